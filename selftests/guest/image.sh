@@ -40,6 +40,8 @@ if [ ! -d "$modules" ]; then
 	done
 	find "$to" -name '*.ko.xz' -print0 | xargs -0 -r -n 64 -P "$(nproc)" xz -d
 	find "$to" -name '*.ko.zst' -print0 | xargs -0 -r -n 64 -P "$(nproc)" zstd -q -d --rm
+	# Not in every version's packages; depmod warns without them.
+	touch "$to"/modules.{order,builtin,builtin.modinfo}
 	cp "$from"/modules.* "$to/" 2>/dev/null || :
 	inroot depmod -b "$TMP/modules" "$KREL"
 	mv "$TMP/modules" "$modules"

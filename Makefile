@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What people and CI type. `make help` lists it. The modules' own build rules are in Kbuild.
+
+ifneq ($(KERNELRELEASE),)
+# Kbuild came here by M=; Kbuild reads the file of that name first, so this is for safety only.
+include $(src)/Kbuild
+else
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+##@ General
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables: NFRUST_CACHE=dir (downloads and builds), KDIR=tree (a kernel tree of your own),"
+	@echo "KERNEL=stock|debug CPUS= MEM= TIMEOUT= SHARE=dir ICOUNT=1 CONSOLE=file (the guest)"
+
+##@ Build
+.PHONY: setup
+setup: ## tool chain, stock kernel, Rust metadata, guest image (UPGRADE=1: newest kernel, MIRROR=url)
+	@scripts/setup.sh
+
+.PHONY: modules
+ifeq ($(KDIR),)
+modules: setup
+endif
+modules: ## the modules, for the stock kernel or for KDIR=tree
+	@KDIR='$(KDIR)' scripts/modules.sh
+
+.PHONY: clean
+clean: ## remove what was built in the checkout (the cache stays)
+	rm -rf build
+
+##@ Guest
+# The command goes by the environment as it was typed: no expansion of $ by make, no quoting for
+# the shell that make calls. (make itself exits with 2 where the command exits with something else
+# than 0; `selftests/vmtest.sh 'command'` gives the very status.)
+override CMD := $(value CMD)
+export CMD KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACCEL
+
+.PHONY: vm
+vm: $(if $(wildcard scripts/modules.sh),modules,setup) ## run CMD='...' in a guest with the modules; a shell without CMD
+	@selftests/vmtest.sh
+
+endif
