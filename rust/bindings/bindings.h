@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Headers from which bindgen makes what the kernel crate's own bindings lack.
+ * Sorted alphabetically; parameters.txt names the items that are kept.
+ */
+#include <linux/cgroup.h>
+#include <linux/icmp.h>
+#include <linux/icmpv6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/netdevice.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <net/inet6_hashtables.h>
+#include <net/inet_hashtables.h>
+#include <net/inet_sock.h>
+#include <net/inet_timewait_sock.h>
+#include <net/ipv6.h>
+#include <net/netfilter/nf_conntrack.h>
+#include <net/netfilter/nf_tables.h>
+#include <net/request_sock.h>
+#include <net/sock.h>
+#include <net/udp.h>
+
+#include "../helpers/helpers.h"
+
+/* Constants that C computes in a macro, which bindgen does not evaluate. */
+const size_t RUST_CONST_HELPER_NFT_EXPR_SIZE_0 = NFT_EXPR_SIZE(0);
+const unsigned long RUST_CONST_HELPER_NFCT_INFOMASK = NFCT_INFOMASK;
+
+/*
+ * Where a field stands that C keeps in an anonymous union or struct. bindgen numbers those, and the
+ * numbers change with the configuration; an offset does not care.
+ */
+#define RUST_FIELD(type, field, field_type)							\
+	_Static_assert(sizeof(((struct type *)0)->field) == sizeof(field_type), #field);	\
+	const size_t RUST_OFFSETOF_##type##_##field = offsetof(struct type, field)
+
+RUST_FIELD(sk_buff, network_header, __u16);
+RUST_FIELD(sock, sk_rcv_saddr, __be32);
+const size_t RUST_OFFSETOF_cgroup_ancestors = offsetof(struct cgroup, ancestors);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Event counters with a copy on each CPU.
+//!
+//! Counting is one increment of this CPU's copy: no lock, no shared cache line, and no moment in
+//! which the task could be moved between a read and a write, so preemptible context is fine.
+//!
+//! C header: [`include/linux/percpu-defs.h`](srctree/include/linux/percpu-defs.h)
+
+use core::cell::UnsafeCell;
+use nf_bindings as bindings;
+
+/// The number of counters in a [`Block`].
+pub const SLOTS: usize = 32;
+
+/// The counters of one module, as they lie in the per-CPU section.
+///
+/// Only [`percpu_counters!`](crate::percpu_counters) makes one: the address of a `Block` is no
+/// pointer that can be followed, it is what the CPU's own base is added to.
+#[repr(C, align(64))]
+pub struct Block([UnsafeCell<u64>; SLOTS]);
+
+// SAFETY: No copy is reached through a reference; see `increment()` and `sum()`.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// All counters at zero.
+    ///
+    /// # Safety
+    ///
+    /// The value must initialize a `static` in the section `.data..percpu` of a module.
+    pub const unsafe fn zero() -> Self {
+        Self([const { UnsafeCell::new(0) }; SLOTS])
+    }
+}
+
+/// An event that can be counted.
+pub trait Event: Copy + 'static {
+    /// What the counters are called, in the order of [`index()`](Self::index).
+    const NAMES: &'static [&'static str];
+
+    /// Which counter it is; smaller than `NAMES.len()`.
+    fn index(self) -> usize;
+}
+
+/// A module's counters for the events `E`. [`percpu_counters!`](crate::percpu_counters)
+/// implements it.
+///
+/// # Safety
+///
+/// `block()` points to a per-CPU variable.
+pub unsafe trait Counters<E: Event> {
+    /// The per-CPU address of the counters.
+    fn block() -> *const Block;
+
+    /// Counts `event` on this CPU. Any context.
+    #[inline(always)]
+    fn count(event: E) {
+        const { assert!(E::NAMES.len() <= SLOTS) };
+        increment(Self::block(), event.index());
+    }
+
+    /// The number of times the event of this index was counted, on all CPUs together. Not a
+    /// snapshot: packets may pass meanwhile.
+    fn sum(index: usize) -> u64 {
+        let counter = slot(Self::block(), index);
+        // SAFETY: The counter lies in a per-CPU variable, by the requirement on this trait, and
+        // the shim reads each CPU's copy once.
+        unsafe { bindings::nfrust_helper_percpu_sum(counter) }
+    }
+}
+
+/// The per-CPU address of a counter.
+#[inline(always)]
+fn slot(block: *const Block, index: usize) -> *const u64 {
+    // The mask keeps a wrong `Event` implementation inside the block; where the event is a
+    // constant the compiler has computed the address.
+    block.cast::<u64>().wrapping_add(index & (SLOTS - 1))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("per-CPU counters are written for x86-64 only");
+
+#[inline(always)]
+fn increment(block: *const Block, index: usize) {
+    let counter = slot(block, index);
+    // SAFETY: The counter lies in a per-CPU variable, and the segment register holds this CPU's
+    // base. One instruction: neither an interrupt nor a migration can split it.
+    unsafe { core::arch::asm!("inc qword ptr gs:[{}]", in(reg) counter, options(nostack)) };
+}
+
+/// Defines a module's counters: `percpu_counters!(struct Stats: Event);` makes a type `Stats` that
+/// implements [`Counters`] for the events `Event`.
+#[macro_export]
+macro_rules! percpu_counters {
+    ($(#[$attr:meta])* $vis:vis struct $name:ident: $event:ty;) => {
+        $(#[$attr])*
+        $vis struct $name;
+
+        const _: () = {
+            // The module loader gives this section a copy on each CPU, as DEFINE_PER_CPU()'s.
+            #[link_section = ".data..percpu"]
+            static BLOCK: $crate::percpu::Block =
+                // SAFETY: This is a `static` in that section.
+                unsafe { $crate::percpu::Block::zero() };
+
+            // SAFETY: `BLOCK` is a per-CPU variable.
+            unsafe impl $crate::percpu::Counters<$event> for $name {
+                #[inline(always)]
+                fn block() -> *const $crate::percpu::Block {
+                    &raw const BLOCK
+                }
+            }
+        };
+    };
+}
