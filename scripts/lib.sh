@@ -4,6 +4,7 @@
 # What the scripts share: where things are, how they speak, how they fail.
 # To be sourced by bash with `set -euo pipefail` in force.
 
+# shellcheck disable=SC2034 # for those who source this
 TOP=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${NFRUST_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nfrust}
 case $CACHE in

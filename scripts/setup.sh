@@ -23,9 +23,12 @@ ROOT_KEY=$({
 	echo "$SUITE"
 	package_list "$TOP/scripts/packages"
 } | key)
-GUEST_KEY=$({
+TREE_KEY=$({
 	echo "$SUITE"
 	package_list "$GUEST_DIR/packages"
+} | key)
+GUEST_KEY=$({
+	echo "$TREE_KEY"
 	cat "$GUEST_DIR/image.sh"
 } | key)
 # What this script and the lists say now; the same as in env means that nothing is to be done.
@@ -47,6 +50,11 @@ fi
 
 [ "$(uname -m)" = x86_64 ] || die "needs an x86-64 machine: the kernel and tools are amd64's"
 [ "$(id -u)" = 0 ] || die "needs root (chroot and mount): run 'sudo make setup'"
+if ! have unshare || ! have flock; then
+	die "missing: unshare and flock; install util-linux"
+fi
+unshare --mount --propagation private true 2>/dev/null ||
+	die "no right to mount: in a container, start it with --privileged"
 
 mkdir -p "$CACHE/log" "$CACHE/tmp"
 
@@ -160,7 +168,6 @@ host_programs() {
 	have mmdebstrap || missing+=(mmdebstrap)
 	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 	have gpgv || missing+=(gpgv)
-	have unshare || missing+=(util-linux)
 	[ ${#missing[@]} -gt 0 ] || return 0
 	have apt-get || die "missing: ${missing[*]}; install them with this system's package manager"
 	say "installing on this machine: ${missing[*]}"
@@ -176,6 +183,7 @@ host_programs() {
 # The mirror that this machine's own apt uses for Debian; empty for mmdebstrap's default.
 mirror() {
 	[ -z "${MIRROR:-}" ] || { echo "$MIRROR"; return; }
+	# shellcheck disable=SC2016 # apt expands it
 	apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 'Created-By: Packages' \
 		2>/dev/null | awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }'
 }
@@ -192,7 +200,7 @@ bootstrap() {
 		>"$conf" || :
 	# The hook adds what a MIRROR argument leaves out. In a mount namespace, so that no mount
 	# of mmdebstrap's outlives it when it is killed.
-	# shellcheck disable=SC2016
+	# shellcheck disable=SC2016 # the hook's shell expands it
 	unshare --mount --propagation private -- mmdebstrap \
 		--mode=root --format=directory --keyring=/usr/share/keyrings \
 		--architectures=amd64 --aptopt="$conf" \
@@ -227,7 +235,7 @@ make_root() {
 # Name, version and dependencies of the packages in backports, a package a line, fields
 # separated by '|' (dependencies hold commas, blanks and '|' of their own: last).
 backports() {
-	# shellcheck disable=SC2016
+	# shellcheck disable=SC2016 # the inner shell and apt expand it
 	inroot bash -c '
 		apt-get indextargets --format "\$(FILENAME)" "Created-By: Packages" \
 			"Codename: $0-backports" | xargs -r /usr/lib/apt/apt-helper cat-file' "$SUITE" |
@@ -296,6 +304,8 @@ read_kernel() {
 	} <"$CACHE/kernel"
 	KERNEL=$CACHE/kernel-$KREL
 	KBASE=${KREL%%[+-]*}
+	MODULES=$KERNEL/guest-modules-$GUEST_KEY
+	GUEST=$CACHE/guest-$GUEST_KEY-$KREL.img
 }
 
 refresh_index() {
@@ -330,6 +340,7 @@ unpack_source() {
 	deb=$(echo "$KERNEL"/deb/linux-source-*.deb)
 	rm -rf "$KERNEL/src.new"
 	mkdir "$KERNEL/src.new"
+	# shellcheck disable=SC2016 # the inner shell expands it
 	inroot bash -c 'set -eo pipefail
 		dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards "*/linux-source-*.tar.xz" |
 			tar -xJ -C "$2" --strip-components=1' unpack "$deb" "$KERNEL/src.new"
@@ -392,20 +403,20 @@ rust_stamp() {
 # Every Rust symbol that the stock kernel exports must have come out under the same name. A module
 # linked against other names would be refused by the kernel, one symbol at a time.
 check_metadata() {
-	local obj=$1 missing=$CACHE/tmp/missing
+	local obj=$1 syms=$CACHE/tmp/rust-symbols count
 	awk '$2 ~ /^(_R|rust_helper_)/ && $3 == "vmlinux" { print $2 }' "$obj/Module.symvers" |
-		sort -u >"$missing.want"
-	[ "$(wc -l <"$missing.want")" -gt 100 ] ||
+		sort -u >"$syms.want"
+	count=$(wc -l <"$syms.want")
+	[ "$count" -gt 100 ] ||
 		give_up "Module.symvers of $KREL lists hardly any Rust symbol: headers and image do not match"
 	sed -n -E 's/^EXPORT_SYMBOL_RUST_GPL\((.*)\);.*/\1/p' "$obj"/rust/exports_*_generated.h |
-		sort -u >"$missing.have"
-	comm -23 "$missing.want" "$missing.have" >"$missing"
-	if [ -s "$missing" ]; then
-		head -n 5 "$missing"
-		give_up "$(wc -l <"$missing") of $(wc -l <"$missing.want") Rust symbols of $KREL did not come out" \
-			"($(head -n 3 "$missing" | paste -sd' ') ...): not the kernel's compiler or source"
+		sort -u >"$syms.have"
+	comm -23 "$syms.want" "$syms.have" >"$syms.missing"
+	if [ -s "$syms.missing" ]; then
+		give_up "$(wc -l <"$syms.missing") of $count Rust symbols of $KREL did not come out" \
+			"($(head -n 3 "$syms.missing" | paste -sd' ') ...): not the kernel's compiler or source"
 	fi
-	echo "all $(wc -l <"$missing.want") Rust symbols of $KREL are there"
+	echo "all $count Rust symbols of $KREL are there"
 }
 
 # ---- the guest ----
@@ -422,13 +433,14 @@ make_guest_tree() {
 }
 
 make_guest_image() {
-	NFRUST_ROOT=$ROOT "$GUEST_DIR/image.sh" "$GUEST_TREE" "$KERNEL/image" "$KREL" "$CACHE/tmp" "$GUEST"
+	NFRUST_ROOT=$ROOT "$GUEST_DIR/image.sh" \
+		"$GUEST_TREE" "$KERNEL/image" "$KREL" "$MODULES" "$CACHE/tmp" "$GUEST"
 }
 
 # ---- what to do ----
 
 ROOT=$CACHE/root-$ROOT_KEY
-GUEST_TREE=$CACHE/guest-$GUEST_KEY
+GUEST_TREE=$CACHE/guest-$TREE_KEY
 
 host_programs
 say "set-up in $CACHE (logs: $CACHE/log)"
@@ -438,7 +450,7 @@ guest_wanted() {
 	[ ! -d "$GUEST_TREE" ] || return 1
 	[ -s "$CACHE/kernel" ] || return 0
 	read_kernel
-	[ ! -e "$CACHE/guest-$GUEST_KEY-$KREL.img" ]
+	[ ! -e "$GUEST" ]
 }
 
 if guest_wanted; then
@@ -463,13 +475,11 @@ say "kernel: $KREL ($KVERSION)"
 
 if [ "$(cat "$KERNEL/version" 2>/dev/null)" != "$KVERSION" ]; then
 	mkdir -p "$KERNEL"
-	rm -rf "$KERNEL/src" "$KERNEL/obj" "$CACHE"/guest-*-"$KREL".img
+	rm -rf "$KERNEL/src" "$KERNEL/obj" "$KERNEL"/guest-modules* "$CACHE"/guest-*-"$KREL".img
 	start kernel fetch_kernel "kernel: downloading ${#KPACKAGES[@]} packages"
 	finish kernel
 	echo "$KVERSION" >"$KERNEL/version"
 fi
-
-GUEST=$CACHE/guest-$GUEST_KEY-$KREL.img
 
 if [ ! -d "$KERNEL/src" ]; then
 	start source unpack_source "kernel source: unpacking"
@@ -497,9 +507,29 @@ NFRUST_KREL=$(printf '%q' "$KREL")
 NFRUST_KDIR=$(printf '%q' "$KERNEL/obj")
 NFRUST_KSRC=$(printf '%q' "$KERNEL/src")
 NFRUST_VMLINUZ=$(printf '%q' "$VMLINUZ")
-NFRUST_MODULES=$(printf '%q' "$KERNEL/guest-modules/lib/modules/$KREL")
+NFRUST_MODULES=$(printf '%q' "$MODULES/lib/modules/$KREL")
 NFRUST_GUEST=$(printf '%q' "$GUEST")
 NFRUST_CC=$(cat "$KERNEL/cc")
 EOT
 mv "$CACHE/tmp/env" "$CACHE/env"
+
+# What env no longer names is of no use; a guest that runs from it keeps its open file.
+shopt -s nullglob
+for old in "$CACHE"/guest-*; do
+	case $old in
+	"$GUEST_TREE"|"$GUEST")	;;
+	*)			rm -rf --one-file-system "$old" ;;
+	esac
+done
+for old in "$KERNEL"/guest-modules-*; do
+	[ "$old" = "$MODULES" ] || rm -rf "$old"
+done
+for old in "$CACHE"/root-*; do
+	[ "$old" != "$ROOT" ] || continue
+	if find /proc/[0-9]*/root -maxdepth 0 -lname "$old" 2>/dev/null | grep -q .; then
+		say "still in use, so kept: $old"
+	else
+		rm -rf --one-file-system "$old"
+	fi
+done
 say "set-up complete"

@@ -127,7 +127,7 @@ accel() {
 	mkdir -p "$CACHE/vm"
 	if [ ! -s "$answer" ]; then
 		note "trying whether KVM works here (once)"
-		if ACCEL=kvm TIMEOUT=30 KERNEL=stock CPUS=2 CONSOLE='' SHARE='' APPEND='' INITRAMFS_ONLY='' \
+		if ACCEL=kvm TIMEOUT=30 KERNEL=stock CPUS=2 CONSOLE='' SHARE='' APPEND='' \
 			CMD=true "${BASH_SOURCE[0]}" >/dev/null 2>&1 </dev/null; then
 			echo kvm >"$answer"
 		else
@@ -143,7 +143,9 @@ accel() {
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/nfrust-vm.XXXXXX")
 CONSOLE=${CONSOLE:-}
 console=$RUN/console
-QEMU= TAIL=
+QEMU=
+TAIL=
+# shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	[ -z "$QEMU" ] || kill -KILL "$QEMU" 2>/dev/null || :
 	[ -z "$TAIL" ] || kill "$TAIL" 2>/dev/null || :
@@ -163,7 +165,7 @@ shares=(src kselftest)
 [ -z "$SHARE" ] || shares+=(share)
 {
 	printf 'INTERACTIVE=%q\n' "$([ -n "$CMD" ] || echo 1)"
-	printf 'STTY=%q\n' "$(stty size 2>/dev/null </dev/tty | sed 's/\(.*\) \(.*\)/rows \1 cols \2/' || :)"
+	printf 'STTY=(%s)\n' "$(stty size 2>/dev/null </dev/tty | sed 's/\(.*\) \(.*\)/rows \1 cols \2/' || :)"
 	printf 'SHARES=(%s)\n' "${shares[*]}"
 	printf 'SHARE_RW=%q\n' "$SHARE_RW"
 	printf 'CACHE_9P=%q\n' "$([ -n "$SHARE_RW" ] && echo mmap || echo loose)"
@@ -171,43 +173,54 @@ shares=(src kselftest)
 
 # What a crash does: reset at once, which ends QEMU (-no-reboot). Mitigations and the rest stay
 # as they are by default, as code and costs are to be those of the stock kernel.
-append="console=ttyS0 loglevel=7 panic=-1 oops=panic
-	rcupdate.rcu_cpu_stall_timeout=60 log_buf_len=4M
-	no_timer_check tsc=reliable random.trust_cpu=on
-	${APPEND:-}"
+append=(
+	console=ttyS0 loglevel=7 panic=-1 oops=panic
+	# A busy host makes TCG slow, not stuck.
+	rcupdate.rcu_cpu_stall_timeout=60
+	log_buf_len=4M no_timer_check tsc=reliable random.trust_cpu=on
+)
+
+# Directories for the guest, over 9p.
+share() {
+	local tag=$1 path=$2 option=${3:-}
+	qemu+=(
+		-fsdev "local,id=$tag,path=$path,security_model=none,multidevs=remap$option"
+		-device "virtio-9p-pci,fsdev=$tag,mount_tag=$tag"
+	)
+}
 
 qemu=(
 	qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
-	-cpu max,la57=off -m "$MEM"
-	-kernel "$NFRUST_VMLINUZ" -initrd "$RUN/initrd" -append "$(echo $append)"
+	-machine q35 -cpu "max,la57=off" -m "$MEM"
+	-kernel "$NFRUST_VMLINUZ" -initrd "$RUN/initrd" -append "${append[*]} ${APPEND:-}"
 	-chardev "file,id=console,path=$console" -serial chardev:console
 	-drive "if=none,id=image,file=$NFRUST_GUEST,format=raw,snapshot=on"
-	-device virtio-blk-pci,drive=image
+	-device "virtio-blk-pci,drive=image"
 	-device virtio-serial-pci
 	-chardev "file,id=status,path=$RUN/status"
-	-device virtserialport,chardev=status,name=nfrust.status
-	-fsdev "local,id=src,path=$TOP,security_model=none,readonly=on"
-	-device virtio-9p-pci,fsdev=src,mount_tag=src
-	-fsdev "local,id=kselftest,path=$NFRUST_KSRC/tools/testing/selftests,security_model=none,readonly=on"
-	-device virtio-9p-pci,fsdev=kselftest,mount_tag=kselftest
+	-device "virtserialport,chardev=status,name=nfrust.status"
 )
-if [ -n "$SHARE" ]; then
-	qemu+=(
-		-fsdev "local,id=share,path=$SHARE,security_model=none$([ -n "$SHARE_RW" ] || echo ,readonly=on)"
-		-device virtio-9p-pci,fsdev=share,mount_tag=share
-	)
+share src "$TOP" ",readonly=on"
+share kselftest "$NFRUST_KSRC/tools/testing/selftests" ",readonly=on"
+if [ -n "$SHARE_RW" ]; then
+	[ -z "$SHARE" ] || share share "$SHARE"
+else
+	[ -z "$SHARE" ] || share share "$SHARE" ",readonly=on"
 fi
 if [ -n "$ICOUNT" ]; then
-	qemu+=(-machine q35 -accel tcg -icount shift=0,sleep=off -smp 1)
+	qemu+=(-accel tcg -icount "shift=0,sleep=off" -smp 1)
 elif [ "$ACCEL" = kvm ]; then
-	qemu+=(-machine q35 -accel kvm -smp "$CPUS")
+	qemu+=(-accel kvm -smp "$CPUS")
 else
-	qemu+=(-machine q35 -accel tcg,thread=multi -smp "$CPUS")
+	qemu+=(-accel "tcg,thread=multi" -smp "$CPUS")
 fi
 if [ -n "$CMD" ]; then
-	qemu+=(-chardev "file,id=out,path=$RUN/out" -device virtserialport,chardev=out,name=nfrust.out)
+	qemu+=(
+		-chardev "file,id=out,path=$RUN/out"
+		-device "virtserialport,chardev=out,name=nfrust.out"
+	)
 else
-	qemu+=(-chardev stdio,id=out,signal=off -device virtconsole,chardev=out)
+	qemu+=(-chardev "stdio,id=out,signal=off" -device "virtconsole,chardev=out")
 fi
 
 touch "$RUN/out" "$RUN/status" "$console"

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# image.sh TREE KERNEL RELEASE TMP IMAGE: the guest's ext4 image from a Debian tree and the
-# extracted kernel packages. Called by scripts/setup.sh.
+# image.sh TREE KERNEL RELEASE MODULES TMP IMAGE: the guest's ext4 IMAGE from a Debian tree and the
+# extracted kernel packages, and MODULES, the kernel's modules that are in it, for depmod.
+# Called by scripts/setup.sh.
 #
 # Modules are decompressed: under TCG the guest takes a second for what the host does in
 # milliseconds. Drivers of hardware that the guest has not got stay out.
 
 set -euo pipefail
-TREE=$1 KERNEL=$2 KREL=$3 TMP=$4 IMAGE=$5
+TREE=$1 KERNEL=$2 KREL=$3 MODULES=$4 TMP=$5 IMAGE=$6
 TOP=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # In drivers/ only these, and of drivers/net not what needs a bus or a cable.
@@ -19,8 +20,7 @@ inroot() {
 	"$TOP/scripts/inroot" "$@"
 }
 
-modules=$(dirname "$KERNEL")/guest-modules
-if [ ! -d "$modules" ]; then
+if [ ! -d "$MODULES" ]; then
 	from=$KERNEL/usr/lib/modules/$KREL
 	[ -d "$from" ] || from=$KERNEL/lib/modules/$KREL
 	to=$TMP/modules/lib/modules/$KREL
@@ -44,7 +44,7 @@ if [ ! -d "$modules" ]; then
 	touch "$to"/modules.{order,builtin,builtin.modinfo}
 	cp "$from"/modules.* "$to/" 2>/dev/null || :
 	inroot depmod -b "$TMP/modules" "$KREL"
-	mv "$TMP/modules" "$modules"
+	mv "$TMP/modules" "$MODULES"
 fi
 
 dir=$TMP/image
@@ -56,7 +56,7 @@ rm -f etc/resolv.conf
 mkdir -p src share kselftest tmp run proc sys dev lib/modules
 echo nfrust >etc/hostname
 printf '127.0.0.1\tlocalhost nfrust\n::1\tlocalhost ip6-localhost\n' >etc/hosts
-cp -a "$modules/lib/modules/$KREL" usr/lib/modules/
+cp -a "$MODULES/lib/modules/$KREL" usr/lib/modules/
 mkdir -p "usr/lib/modules/$KREL/updates"
 
 # No journal: a run is thrown away anyway, and mounting is faster. Room for what tests write.
