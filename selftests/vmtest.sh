@@ -220,7 +220,7 @@ if [ -n "$CMD" ]; then
 		-device "virtserialport,chardev=out,name=nfrust.out"
 	)
 else
-	qemu+=(-chardev "stdio,id=out,signal=off" -device "virtconsole,chardev=out")
+	qemu+=(-chardev "stdio,id=out,mux=on,signal=off" -device "virtconsole,chardev=out")
 fi
 
 touch "$RUN/out" "$RUN/status" "$console"
@@ -255,7 +255,7 @@ if [ -n "$CMD" ]; then
 	wait "$TAIL" 2>/dev/null || :
 	TAIL=
 else
-	note "the guest's shell follows; its end ends the guest. Console log: ${CONSOLE:-$console}"
+	note "a shell in the guest follows; Ctrl-a x kills the guest. Console log: ${CONSOLE:-$console}"
 	"${run[@]}" || :
 fi
 
