@@ -108,23 +108,43 @@ msg()
 	ktap_print_msg "$@"
 }
 
+# The kernel's helpers write to global variables that have common names.
+# shellcheck disable=SC2034
+pass()
+{
+	local result description directive
+
+	ktap_test_pass "$1"
+}
+
+# shellcheck disable=SC2034
+fail()
+{
+	local result description directive
+
+	ktap_test_fail "$1"
+}
+
+# shellcheck disable=SC2034
+skip()
+{
+	local result description directive
+
+	ktap_test_skip "$1"
+}
+
 # check DESCRIPTION COMMAND...: one case
 check()
 {
-	local description=$1
+	local what=$1
 	shift
 
 	if "$@"; then
-		ktap_test_pass "$description"
+		pass "$what"
 	else
 		msg "failed: $*"
-		ktap_test_fail "$description"
+		fail "$what"
 	fi
-}
-
-skip()
-{
-	ktap_test_skip "$1"
 }
 
 finish()
@@ -134,7 +154,8 @@ finish()
 
 # setup_pair: $client (10.0.1.1, dead:1::1) and $server (10.0.1.2, dead:1::2), devices eth0.
 # 10.0.1.9 and dead:1::9 are nobody: packets made by hand come from there, and no stack answers
-# what is sent back.
+# what is sent back. Neighbours are known beforehand, and there are no link-local addresses: the
+# only packets are those of the test.
 setup_pair()
 {
 	setup_ns client server || exit "$?"
@@ -146,6 +167,8 @@ setup_pair()
 		link set eth0 mtu 9000 up
 		addr add 10.0.1.1/24 dev eth0
 		addr add dead:1::1/64 dev eth0 nodad
+		neigh add 10.0.1.2 lladdr $server_mac dev eth0 nud permanent
+		neigh add dead:1::2 lladdr $server_mac dev eth0 nud permanent
 	EOF
 	# shellcheck disable=SC2154 # set by setup_ns
 	ip -n "$server" -batch - <<-EOF
@@ -153,6 +176,8 @@ setup_pair()
 		link set eth0 mtu 9000 up
 		addr add 10.0.1.2/24 dev eth0
 		addr add dead:1::2/64 dev eth0 nodad
+		neigh add 10.0.1.1 lladdr $client_mac dev eth0 nud permanent
+		neigh add dead:1::1 lladdr $client_mac dev eth0 nud permanent
 		neigh add 10.0.1.9 lladdr $client_mac dev eth0 nud permanent
 		neigh add dead:1::9 lladdr $client_mac dev eth0 nud permanent
 	EOF
@@ -212,11 +237,39 @@ read_counters()
 counted()
 {
 	if [ "${count[$1]:-}" = "$2" ]; then
-		ktap_test_pass "$3"
+		pass "$3"
 	else
 		msg "counter $1: ${count[$1]:-absent}, expected $2"
-		ktap_test_fail "$3"
+		fail "$3"
 	fi
+}
+
+# observe FAMILIES HOOKS: rules that store, for each kind of packet, every value of every key. The
+# kind is the packet's mark; rules that come before these set it, and those without one are not
+# observed. net.py's observed() reads the sets. Expressions: 6 for each family and hook.
+observe()
+{
+	local family hook key
+
+	for family in $1; do
+		echo "table $family observe {"
+		for hook in $2; do
+			echo "set $hook-all { typeof meta mark; size 256; flags dynamic; }"
+			for key in transparent mark wildcard "cgroupv2 level "{1,2,3}; do
+				echo "set $hook-${key// /} { typeof meta mark . socket $key"
+				echo "size 256; flags dynamic; }"
+			done
+			echo "chain $hook { type filter hook $hook priority -150"
+			echo "meta mark 0 accept"
+			echo "update @$hook-all { meta mark counter }"
+			for key in transparent mark wildcard "cgroupv2 level "{1,2,3}; do
+				echo -n "update @$hook-${key// /} "
+				echo "{ meta mark . socket $key counter }"
+			done
+			echo "}"
+		done
+		echo "}"
+	done
 }
 
 # is_served EXPRESSIONS [idle]: the rules that are loaded hold that many references on the module

@@ -146,10 +146,10 @@ while read -r step protocol kind early1 early2 late1 late2 input1 input2 what; d
 		counter="$step $protocol ${where}_$kind"
 		got="${seen[$counter]:-none} ${seen[${counter}_found]:-none}"
 		if [ "$got" = "$expected" ]; then
-			ktap_test_pass "$step, $protocol, $where: $what"
+			pass "$step, $protocol, $where: $what"
 		else
 			msg "$where packets and matches: $got, expected $expected"
-			ktap_test_fail "$step, $protocol, $where: $what"
+			fail "$step, $protocol, $where: $what"
 		fi
 	done
 done <<-EOF

@@ -110,37 +110,11 @@ classify()
 	echo "}"
 }
 
-keys=(transparent mark wildcard "cgroupv2 level 1" "cgroupv2 level 2" "cgroupv2 level 3")
-
-observe()
-{
-	local family hook key
-
-	for family in ip ip6 inet; do
-		echo "table $family observe {"
-		for hook in prerouting input output; do
-			echo "set $hook-all { typeof meta mark; size 256; flags dynamic; }"
-			for key in "${keys[@]}"; do
-				echo "set $hook-${key// /} { typeof meta mark . socket $key"
-				echo "size 256; flags dynamic; }"
-			done
-			echo "chain $hook { type filter hook $hook priority -150"
-			echo "meta mark > 0 update @$hook-all { meta mark counter }"
-			for key in "${keys[@]}"; do
-				echo -n "update @$hook-${key// /} "
-				echo "{ meta mark . socket $key counter }"
-			done
-			echo "}"
-		done
-		echo "}"
-	done
-}
-
 # With the plan comes the number of rows: a kind of packet that gets lost is a failure.
 plan $((4 * (2 * 41 + 19) + 4 * 41 + 1))
 setup_pair
 classify >"$tmp/classify"
-observe >"$tmp/observe"
+observe "ip ip6 inet" "prerouting input output" >"$tmp/observe"
 
 # send PHASE PORT: all the traffic, from that port; what was observed goes into $seen[]
 send()
@@ -149,7 +123,7 @@ send()
 
 	# shellcheck disable=SC2154 # set by setup_ns
 	traffic "$client" "$server" "$tmp/classify" "$tmp/observe" "$top" "$2" <<-'EOF'
-	import json, sys
+	import sys
 	from net import *
 
 	client, server, classify, observe, top = sys.argv[1:6]
@@ -231,28 +205,6 @@ send()
 
 	    return send, (udps, tcps, kept)
 
-	def report():
-	    """family hook port transparent mark wildcard cgroup of every packet seen"""
-	    for family in "ip", "ip6", "inet":
-	        tables = json.loads(nft("-j", "list", "table", family, "observe"))["nftables"]
-	        seen = {}
-	        for s in tables:
-	            if "set" not in s:
-	                continue
-	            hook, key = s["set"]["name"].split("-")
-	            for element in s["set"].get("elem", ()):
-	                value = element["elem"]["val"]
-	                port, value = (value, "") if key == "all" else value["concat"]
-	                seen.setdefault((hook, port), {}).setdefault(key, []).append(value)
-	        for (hook, port), values in seen.items():
-	            def shown(key, text=str):
-	                return ",".join(map(text, values.get(key, ()))) or "-"
-	            cgroup = tuple(shown(f"cgroupv2level{level}") for level in (1, 2, 3))
-	            cgroup = {(top, top + "/sub", "-"): "cg", ("-", "-", "-"): "-"}.get(
-	                cgroup, "/".join(cgroup))
-	            print(family, hook, port, "|", shown("transparent"), shown("mark", hex),
-	                  shown("wildcard"), cgroup, sep=" ")
-
 	four, sockets4 = run(7000, "10.0.1.2", "10.0.1.9")
 	six, sockets6 = run(8000, "dead:1::2", "dead:1::9")
 	settle()
@@ -262,7 +214,8 @@ send()
 	four()
 	six()
 	settle(0.2)
-	report()
+	for family, hook, port, values in observed("ip ip6 inet", top):
+	    print(family, hook, port, f"| {values}")
 EOF
 while IFS='|' read -r where values; do
 	seen[$1 $where]=$values

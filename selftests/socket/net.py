@@ -67,6 +67,29 @@ def counters():
     return {c["counter"]["name"]: c["counter"]["packets"] for c in listed if "counter" in c}
 
 
+def observed(families, cgroup):
+    """What lib.sh's observe() has stored: (family, hook, kind, values). Values are those of
+    transparent, mark, wildcard and cgroupv2; a dash where the rule broke. The cgroup is "cg"
+    when it is the given one at level 1, its child "sub" at level 2, and nothing at level 3."""
+    for family in families.split():
+        listed = json.loads(nft("-j", "list", "table", family, "observe"))["nftables"]
+        seen = {}
+        for s in (entry["set"] for entry in listed if "set" in entry):
+            hook, key = s["name"].split("-")
+            for element in s.get("elem", ()):
+                value = element["elem"]["val"]
+                kind, value = (value, None) if key == "all" else value["concat"]
+                seen.setdefault((hook, kind), {}).setdefault(key, []).append(value)
+        for (hook, kind), values in seen.items():
+            def shown(key, text=str):
+                return ",".join(map(text, values.get(key, ()))) or "-"
+            levels = tuple(shown(f"cgroupv2level{level}") for level in (1, 2, 3))
+            levels = {(cgroup, f"{cgroup}/sub", "-"): "cg", ("-", "-", "-"): "-"}.get(
+                levels, "/".join(levels))
+            yield family, hook, kind, " ".join((shown("transparent"), shown("mark", hex),
+                                                shown("wildcard"), levels))
+
+
 # Sockets
 
 def family(addr):
@@ -127,7 +150,7 @@ def _addr(addr):
     return socket.inet_pton(family(addr), addr)
 
 
-def _l4_checksum(src, dst, proto, segment, at):
+def l4_checksum(src, dst, proto, segment, at):
     """Fill in the checksum that the transport header has at that offset."""
     pseudo = _addr(src) + _addr(dst) + struct.pack("!II", len(segment), proto)
     value = checksum(pseudo + segment)
@@ -155,13 +178,13 @@ def ip(src, dst, proto, payload, **fields):
 
 def udp_header(src, dst, sport, dport, payload=b"", length=None):
     segment = struct.pack("!HHHH", sport, dport, length or 8 + len(payload), 0) + payload
-    return _l4_checksum(src, dst, socket.IPPROTO_UDP, segment, 6)
+    return l4_checksum(src, dst, socket.IPPROTO_UDP, segment, 6)
 
 
 def tcp_header(src, dst, sport, dport, seq=1, ack=0, flags=SYN, payload=b"", doff=5):
     segment = struct.pack("!HHIIBBHHH", sport, dport, seq & 0xFFFFFFFF, ack & 0xFFFFFFFF,
                           doff << 4, flags, 0xFFFF, 0, 0) + payload
-    return _l4_checksum(src, dst, socket.IPPROTO_TCP, segment, 16)
+    return l4_checksum(src, dst, socket.IPPROTO_TCP, segment, 16)
 
 
 def udp_packet(src, dst, sport, dport, payload=b"", **fields):
@@ -179,7 +202,7 @@ def icmp(src, dst, quote, kind=None, code=None):
         kind, code = 1 if kind is None else kind, 4 if code is None else code
         segment = struct.pack("!BBHI", kind, code, 0, 0) + quote
         return ip6(src, dst, socket.IPPROTO_ICMPV6,
-                   _l4_checksum(src, dst, socket.IPPROTO_ICMPV6, segment, 2))
+                   l4_checksum(src, dst, socket.IPPROTO_ICMPV6, segment, 2))
     kind, code = 3 if kind is None else kind, 3 if code is None else code
     segment = struct.pack("!BBHI", kind, code, 0, 0) + quote
     segment = segment[:2] + struct.pack("!H", checksum(segment)) + segment[4:]
