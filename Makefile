@@ -32,6 +32,10 @@ endif
 modules: ## the modules, for the stock kernel or for KDIR=tree
 	@KDIR='$(KDIR)' scripts/modules.sh
 
+.PHONY: rust-analyzer
+rust-analyzer: $(if $(KDIR),,setup) ## write rust-project.json, for editors
+	@KDIR='$(KDIR)' scripts/rust-analyzer.sh
+
 .PHONY: clean
 clean: ## remove what was built in the checkout (the cache stays)
 	rm -rf build

@@ -10,6 +10,10 @@
 #![allow(unknown_lints)]
 #![allow(
     clippy::all,
+    clippy::cast_lossless,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
@@ -36,7 +40,7 @@ mod raw {
     unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
     // Kbuild sets the path.
-    include!(env!("NFRUST_BINDINGS"));
+    include!(concat!(env!("NFRUST_BINDINGS"), "/generated.rs"));
 }
 
 pub use raw::*;

@@ -21,11 +21,13 @@ unsafe impl Sync for Policy {}
 
 impl Policy {
     /// The attribute is not looked at.
+    #[inline]
     pub const fn unspecified() -> Self {
         Self(pin_init::zeroed())
     }
 
     /// An `__be32` whose value is at most `max`; a larger one is refused with `ERANGE`.
+    #[inline]
     pub const fn be32_max(max: u32) -> Self {
         let mut policy: bindings::nla_policy = pin_init::zeroed();
         policy.type_ = bindings::NLA_BE32 as u8;

@@ -19,6 +19,8 @@ impl Net {
     /// `ptr` must point to a `net` that outlives `'a`.
     #[inline]
     pub(crate) unsafe fn from_raw<'a>(ptr: *mut bindings::net) -> &'a Self {
+        // SAFETY: A pointer to something is not null. (Said aloud, the compiler forgets it else.)
+        unsafe { core::hint::assert_unchecked(!ptr.is_null()) };
         // SAFETY: By the requirement on this function; the wrapper is transparent.
         unsafe { &*ptr.cast() }
     }

@@ -76,9 +76,12 @@ impl Headers for SkBuff {
 
         // Signed, as C's: an offset beyond the linear part gives a negative room.
         if (linear.wrapping_sub(offset) as i32) >= const { N as i32 } {
-            // SAFETY: `offset + N` bytes lie in the linear part, which nothing moves while the
-            // packet is borrowed; an array of bytes has no alignment to keep.
-            return Some(unsafe { &*skb.data.add(offset as usize).cast() });
+            let header = skb.data.wrapping_add(offset as usize).cast::<[u8; N]>();
+            // SAFETY: `offset + N` bytes lie in the linear part, so this is no null pointer.
+            unsafe { core::hint::assert_unchecked(!header.is_null()) };
+            // SAFETY: As above; nothing moves the linear part while the packet is borrowed, and an
+            // array of bytes has no alignment to keep.
+            return Some(unsafe { &*header });
         }
         self.copy_header(offset, scratch)
     }

@@ -7,12 +7,16 @@ use kernel::prelude::*;
 use net::{
     cgroup,
     netfilter::{
+        ip::{Ipv6, Packet},
         nft::{Break, Ctx, DestReg, Expr, Pkt, Regs, Versioned},
         socket::{lookup, Event},
-        Hooks, //
+        Hooks,
+        NetDevice, //
     },
     netlink::{Attrs, DumpMessage, Policy},
+    netns::Net,
     percpu::Counters as _,
+    rcu,
     sock::{Found, FullSock, Sock},
     uapi::nft_socket as uapi, //
 };
@@ -73,6 +77,7 @@ impl Expr for Socket {
         }
     }
 
+    #[inline(always)]
     fn eval(&self, regs: &mut Regs, pkt: &mut Pkt<'_>) -> Result<(), Break> {
         let sock = find(pkt).ok_or(Break)?;
 
@@ -145,11 +150,26 @@ fn find<'eval>(pkt: &mut Pkt<'eval>) -> Option<Found<'eval>> {
         Versioned::Ipv6(mut packet, Some(payload)) => {
             lookup::<_, Stats>(rcu, net, indev, &mut packet, payload)
         }
-        Versioned::Ipv6(_, None) => {
+        Versioned::Ipv6(packet, None) => find_behind_extensions(rcu, net, indev, packet),
+        Versioned::Other => None,
+    }
+}
+
+/// [`find()`] for an IPv6 packet in which nf_tables found nothing to look up by.
+#[cold]
+#[inline(never)]
+fn find_behind_extensions<'eval>(
+    rcu: rcu::Section<'eval>,
+    net: &Net,
+    indev: &NetDevice,
+    mut packet: Packet<'_, Ipv6>,
+) -> Option<Found<'eval>> {
+    match packet.find_payload() {
+        Some(payload) => lookup::<_, Stats>(rcu, net, indev, &mut packet, payload),
+        None => {
             Stats::count(Event::Truncated);
             None
         }
-        Versioned::Other => None,
     }
 }
 

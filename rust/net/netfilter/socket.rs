@@ -377,15 +377,44 @@ fn find<'rcu, V: Lookup, C: Counters<Event>>(
     if payload.later_fragment {
         return Err(Event::LaterFragment);
     }
-    let Some(protocol) = Protocol::from_number(payload.protocol) else {
-        if payload.protocol != V::ICMP {
-            return Err(Event::OtherProtocol);
+    // Each protocol by itself: told apart once.
+    match Protocol::from_number(payload.protocol) {
+        Some(Protocol::Udp) => {
+            let (key, _) = key::<V, C>(net, indev, packet, Protocol::Udp, payload.offset)?;
+            Ok(find_udp(rcu, &key)?)
         }
-        return find_quoted::<V, C>(rcu, net, indev, packet, payload.offset);
-    };
+        Some(Protocol::Tcp) => {
+            let (key, data_offset) =
+                key::<V, C>(net, indev, packet, Protocol::Tcp, payload.offset)?;
+            // A program may move the headers, so the addresses have to be copies.
+            let (saddr, daddr) = (*key.saddr, *key.daddr);
+            let key = Key::<V> {
+                net,
+                saddr: &saddr,
+                daddr: &daddr,
+                ports: key.ports,
+                ifindex: key.ifindex,
+            };
+            Ok(find_tcp(rcu, &key, Some((packet.skb_mut(), data_offset)))?)
+        }
+        None if payload.protocol == V::ICMP => {
+            find_quoted::<V, C>(rcu, net, indev, packet, payload.offset)
+        }
+        None => Err(Event::OtherProtocol),
+    }
+}
 
-    let transport =
-        Transport::parse(packet.skb(), protocol, payload.offset).ok_or(Event::Truncated)?;
+/// What to look the packet's socket up by, and where the payload behind its transport header, of
+/// `protocol` and at `offset`, begins.
+#[inline(always)]
+fn key<'a, V: Lookup, C: Counters<Event>>(
+    net: &'a Net,
+    indev: &NetDevice,
+    packet: &'a Packet<'_, V>,
+    protocol: Protocol,
+    offset: u32,
+) -> Result<(Key<'a, V>, u32), Event> {
+    let transport = Transport::parse(packet.skb(), protocol, offset).ok_or(Event::Truncated)?;
     C::count(V::event(protocol));
 
     let (saddr, daddr) = packet.addrs();
@@ -400,23 +429,7 @@ fn find<'rcu, V: Lookup, C: Counters<Event>>(
         key.daddr = V::endpoint_addr(source);
         key.ports.dest = source.port();
     }
-
-    match protocol {
-        Protocol::Udp => Ok(find_udp(rcu, &key)?),
-        Protocol::Tcp => {
-            // A program may move the headers, so the addresses have to be copies.
-            let (saddr, daddr) = (*key.saddr, *key.daddr);
-            let key = Key::<V> {
-                net,
-                saddr: &saddr,
-                daddr: &daddr,
-                ports: key.ports,
-                ifindex: key.ifindex,
-            };
-            let program = Some((packet.skb_mut(), transport.data_offset));
-            Ok(find_tcp(rcu, &key, program)?)
-        }
-    }
+    Ok((key, transport.data_offset))
 }
 
 /// [`find()`] for the ICMP message at `offset`. The quoted packet was ours: its source is the

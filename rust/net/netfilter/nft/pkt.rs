@@ -27,7 +27,7 @@ pub struct Pkt<'eval> {
 pub enum Versioned<'a> {
     /// IPv4.
     Ipv4(Packet<'a, Ipv4>, Payload),
-    /// IPv6. There may be nothing behind the header.
+    /// IPv6. What nf_tables has not found behind the header, [`Packet::find_payload()`] may.
     Ipv6(Packet<'a, Ipv6>, Option<Payload>),
     /// Neither.
     Other,
@@ -126,9 +126,7 @@ impl<'eval> Pkt<'eval> {
             ),
             bindings::NFPROTO_IPV6 => {
                 // SAFETY: A hook of this family sees IPv6 packets.
-                let packet = unsafe { self.packet() };
-                let payload = ipv6_payload(info, &packet);
-                Versioned::Ipv6(packet, payload)
+                Versioned::Ipv6(unsafe { self.packet() }, ipv6_payload(info))
             }
             _ => Versioned::Other,
         }
@@ -146,15 +144,15 @@ impl<'eval> Pkt<'eval> {
     }
 }
 
-/// What follows an IPv6 packet's extension headers.
+/// What follows an IPv6 packet's extension headers, as nf_tables found it.
 ///
-/// nf_tables' own walk stops at an authentication header and gives up on offsets above 16 bits,
-/// where a socket lookup goes on: those packets are walked again.
+/// Its walk stops at an authentication header and gives up on offsets above 16 bits, where a
+/// socket lookup goes on: those packets have to be walked again.
 #[inline(always)]
-fn ipv6_payload(info: &bindings::nft_pktinfo, packet: &Packet<'_, Ipv6>) -> Option<Payload> {
+fn ipv6_payload(info: &bindings::nft_pktinfo) -> Option<Payload> {
     let parsed = u32::from(info.flags) & bindings::NFT_PKTINFO_L4PROTO != 0;
     if !parsed || info.tprot == logic::ipv6::NEXTHDR_AUTH {
-        return packet.find_payload();
+        return None;
     }
     Some(Payload {
         protocol: info.tprot,
