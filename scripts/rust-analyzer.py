@@ -60,7 +60,7 @@ def main():
     for main_rs in sorted((top / "rust/modules").glob("*/main.rs")):
         add(main_rs.parent.name + "_rust", main_rs, [*basic, "net", "logic"])
     for sample in sorted((top / "samples").glob("*.rs")):
-        add(sample.stem, sample, [*basic, "net", "logic"])
+        add(f"nft_{sample.stem}_rust", sample, [*basic, "net", "logic"])
 
     (top / "rust-project.json").write_text(json.dumps(project, indent=1, sort_keys=True) + "\n")
 

@@ -16,6 +16,7 @@ pub mod netfilter;
 pub mod netlink;
 pub mod netns;
 pub mod percpu;
+pub mod random;
 pub mod rcu;
 pub mod skb;
 pub mod sock;

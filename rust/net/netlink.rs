@@ -26,6 +26,14 @@ impl Policy {
         Self(pin_init::zeroed())
     }
 
+    /// An `__be32` of any value.
+    #[inline]
+    pub const fn be32() -> Self {
+        let mut policy: bindings::nla_policy = pin_init::zeroed();
+        policy.type_ = bindings::NLA_U32 as u8;
+        Self(policy)
+    }
+
     /// An `__be32` whose value is at most `max`; a larger one is refused with `ERANGE`.
     #[inline]
     pub const fn be32_max(max: u32) -> Self {
