@@ -119,7 +119,7 @@ finish() {
 		unset "STEP_PID[$id]"
 		if [ "$rc" != 0 ]; then
 			say "FAILED: ${STEP_NAME[$id]}"
-			tail -n 15 "$CACHE/log/$id.log" | sed 's/^/    /' >&2
+			tail -n 10 "$CACHE/log/$id.log" | sed 's/^/    /' >&2
 			die "$(remedy "$id")"
 		fi
 		say "done: ${STEP_NAME[$id]} ($((SECONDS - STEP_START[$id])) s)"
@@ -129,7 +129,7 @@ finish() {
 # One line that says what to do about a failed step.
 remedy() {
 	local log=$CACHE/log/$1.log
-	if grep -q 'No space left on device' "$log"; then
+	if grep -q -E 'No space left on device|enough free space' "$log"; then
 		echo "no space left in $CACHE: free some, or set NFRUST_CACHE to a larger disk"
 	elif grep -qE 'Could not resolve|Temporary failure resolving|Unable to connect|Could not connect' "$log"; then
 		echo "the mirror cannot be reached: check network and proxy, or set MIRROR=URL (log: $log)"
@@ -203,7 +203,7 @@ bootstrap() {
 	# shellcheck disable=SC2016 # the hook's shell expands it
 	unshare --mount --propagation private -- mmdebstrap \
 		--mode=root --format=directory --keyring=/usr/share/keyrings \
-		--architectures=amd64 --aptopt="$conf" \
+		--architectures=amd64 --aptopt="$conf" --dpkgopt=force-unsafe-io \
 		--include="$(package_list "$list" | paste -sd,)" \
 		--setup-hook='cd "$1/etc/apt"
 			uri=$(cat sources.list sources.list.d/* 2>/dev/null |
@@ -513,7 +513,7 @@ NFRUST_CC=$(cat "$KERNEL/cc")
 EOT
 mv "$CACHE/tmp/env" "$CACHE/env"
 
-# What env no longer names is of no use; a guest that runs from it keeps its open file.
+# What env no longer names is of no use. A guest that runs from it keeps its open file.
 shopt -s nullglob
 for old in "$CACHE"/guest-*; do
 	case $old in
