@@ -25,30 +25,34 @@ help: ## this list
 setup: ## tool chain, stock kernel, Rust metadata, guest image (UPGRADE=1: newest kernel, MIRROR=url)
 	@scripts/setup.sh
 
+# A tree of one's own needs none of the set-up.
 .PHONY: modules
-ifeq ($(KDIR),)
-modules: setup
-endif
-modules: ## the modules, for the stock kernel or for KDIR=tree
-	@KDIR='$(KDIR)' scripts/modules.sh
+modules: $(if $(KDIR),,setup) ## the modules, for the stock kernel or for KDIR=tree
+	@scripts/modules.sh
+
+.PHONY: install
+install: export KDIR := $(or $(KDIR),/lib/modules/$(shell uname -r)/build)
+install: ## build for the running kernel, or for KDIR=tree, and install for modprobe
+	@scripts/modules.sh
+	@scripts/modules.sh modules_install
 
 .PHONY: rust-analyzer
-rust-analyzer: $(if $(KDIR),,setup) ## write rust-project.json, for editors
-	@KDIR='$(KDIR)' scripts/rust-analyzer.sh
+rust-analyzer: $(if $(KDIR),,setup) ## rust-project.json, for editors
+	@scripts/rust-analyzer.sh
 
 .PHONY: clean
 clean: ## remove what was built in the checkout (the cache stays)
-	rm -rf build
+	rm -rf build rust-project.json
 
 ##@ Guest
 # The command goes by the environment as it was typed: no expansion of $ by make, no quoting for
 # the shell that make calls. (make itself exits with 2 where the command exits with something else
 # than 0; `selftests/vmtest.sh 'command'` gives the very status.)
 override CMD := $(value CMD)
-export CMD KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACCEL
+export CMD KDIR KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACCEL
 
 .PHONY: vm
-vm: $(if $(wildcard scripts/modules.sh),modules,setup) ## run CMD='...' in a guest with the modules; a shell without CMD
+vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
 	@selftests/vmtest.sh
 
 endif

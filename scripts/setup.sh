@@ -513,23 +513,29 @@ NFRUST_CC=$(cat "$KERNEL/cc")
 EOT
 mv "$CACHE/tmp/env" "$CACHE/env"
 
-# What env no longer names is of no use. A guest that runs from it keeps its open file.
+# What env no longer names is of no use. A guest that runs from it keeps its open file. To remove
+# a root takes time on a busy disk: nobody has to wait for that.
+remove() {
+	mv "$1" "$(mktemp -d "$CACHE/tmp/old.XXXXXX")"
+}
 shopt -s nullglob
 for old in "$CACHE"/guest-*; do
 	case $old in
 	"$GUEST_TREE"|"$GUEST")	;;
-	*)			rm -rf --one-file-system "$old" ;;
+	*)			remove "$old" ;;
 	esac
 done
 for old in "$KERNEL"/guest-modules-*; do
-	[ "$old" = "$MODULES" ] || rm -rf "$old"
+	[ "$old" = "$MODULES" ] || remove "$old"
 done
 for old in "$CACHE"/root-*; do
 	[ "$old" != "$ROOT" ] || continue
 	if find /proc/[0-9]*/root -maxdepth 0 -lname "$old" 2>/dev/null | grep -q .; then
 		say "still in use, so kept: $old"
 	else
-		rm -rf --one-file-system "$old"
+		remove "$old"
 	fi
 done
+nice rm -rf --one-file-system "$CACHE/tmp"/old.* >/dev/null 2>&1 </dev/null 9>&- &
+disown
 say "set-up complete"

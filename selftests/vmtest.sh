@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vmtest.sh [CMD]: boot the guest, run CMD there as root, stream its output, exit with its status.
-# Without CMD: a shell. The guest has this checkout at /src, the kernel's selftests at /kselftest,
-# our modules where modprobe finds them; everything it writes is thrown away.
+# Without CMD: a shell.
+# vmtest.sh --scan LOG: only look whether the log of a console holds a bug report.
+#
+# The guest has this checkout at /src, the kernel's selftests at /kselftest, our modules where
+# modprobe finds them; everything it writes is thrown away.
 #
 #   CMD='...'          the same as the argument
 #   KERNEL=stock|debug  Debian's kernel, or the one of 'make check-debug'
@@ -22,6 +25,29 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 GUEST_DIR=$TOP/selftests/guest
+
+note() {
+	printf 'vmtest: %s\n' "$*" >&2
+}
+
+# The first line of a console log that reports a bug, as NUMBER:LINE.
+scan() {
+	tr -d '\r' <"$1" | grep -a -n -m1 -E -f <(grep -v -E '^(#|$)' "$GUEST_DIR/splats") || :
+}
+
+# What scan() found, with what the kernel said after it.
+report_splat() {
+	note "FAILED: the kernel reported, console line ${2%%:*}: ${2#*:}"
+	tr -d '\r' <"$1" | awk -v from="${2%%:*}" -v lines="$3" 'NR >= from && NR < from + lines' >&2
+}
+
+if [ "${1:-}" = --scan ]; then
+	[ -r "${2:-}" ] || die "usage: vmtest.sh --scan LOG"
+	splat=$(scan "$2")
+	[ -n "$splat" ] || exit 0
+	report_splat "$2" "$splat" 60
+	exit 1
+fi
 
 load_env
 IMAGE_MODULES=$NFRUST_MODULES
@@ -43,10 +69,6 @@ SHARE_RW=${SHARE_RW:-}
 ICOUNT=${ICOUNT:-}
 [ -z "$SHARE" ] || [ -d "$SHARE" ] || die "SHARE=$SHARE: no such directory"
 [ -z "$SHARE" ] || SHARE=$(realpath "$SHARE")
-
-note() {
-	printf 'vmtest: %s\n' "$*" >&2
-}
 
 # ---- the initramfs: what mounts the image, and what is laid over it ----
 
@@ -268,19 +290,15 @@ if [ -z "$status" ]; then
 		[ ! -s "$RUN/qemu" ] || reason="QEMU: $(tail -n1 "$RUN/qemu")"
 	fi
 fi
-grep -v -E '^(#|$)' "$GUEST_DIR/splats" >"$RUN/splats"
-splat=$(tr -d '\r' <"$console" | grep -a -n -m1 -E -f "$RUN/splats" || :)
-
+splat=$(scan "$console")
 if [ -n "$reason" ]; then
 	note "--- last 100 lines of the guest's console ---"
 	tr -d '\r' <"$console" | tail -n 100 >&2
 	note "--- end of the console ---"
 fi
 if [ -n "$splat" ]; then
-	note "FAILED: the kernel reported, console line ${splat%%:*}: ${splat#*:}"
-	if [ -z "$reason" ]; then
-		tr -d '\r' <"$console" | tail -n "+${splat%%:*}" | head -n 60 >&2
-	fi
+	# After a crash the hundred lines above hold the rest.
+	report_splat "$console" "$splat" "$([ -n "$reason" ] && echo 0 || echo 60)"
 fi
 if [ -n "$reason" ]; then
 	note "FAILED: the guest $reason"
