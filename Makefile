@@ -55,4 +55,9 @@ export CMD KDIR KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACC
 vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
 	@selftests/vmtest.sh
 
+##@ Checks
+.PHONY: lint
+lint: setup ## rustfmt, Clippy, checkpatch, shellcheck, the inventory of unsafe code
+	@scripts/lint.sh
+
 endif
