@@ -92,8 +92,6 @@ traffic "$client" "$server" <<-'EOF'
 	        if i < TIME_WAITS:
 	            conn.time_wait(accepted)
 	        else:
-	            # Closed by a reset later: an orphan would hold the namespace until it gives up.
-	            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=II", 1, 0))
 	            kept.append(accepted)
 	        peers.append(conn)
 	    # The listener again and again, and the same SYN twice finds the request socket.
@@ -212,7 +210,7 @@ python3 -S - "${names[@]}" >"$tmp/ready" 2>&1 <<-'EOF' &
 	            conn = tcp_client(mine, 0, (mine, 7001))
 	            accepted = lists.accept()[0]
 	            if i % 2:
-	                accepted.close()
+	                close_with_fin(accepted)
 	                conn.close()
 	            else:
 	                kept += conn, accepted

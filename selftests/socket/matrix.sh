@@ -167,7 +167,7 @@ send()
 	        if port in (27, 28):
 	            peers[port].time_wait(accepted)
 	        elif port == 30:
-	            accepted.close()
+	            close_with_fin(accepted)
 	            peers[port].wait(FIN)
 	            peers[port].send(ACK)
 	        else:

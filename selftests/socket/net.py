@@ -125,10 +125,22 @@ def udp(addr, port, **options):
     return sock(socket.SOCK_DGRAM, addr, port, **options)
 
 
+def linger(s, on):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=II", on, 0))
+
+
 def listener(addr, port, backlog=64, **options):
+    """What it accepts is closed with a reset. An orderly close to a peer that does not answer
+    would leave an orphan, which keeps its namespace and the rules there for minutes."""
     s = sock(socket.SOCK_STREAM, addr, port, **options)
+    linger(s, 1)
     s.listen(backlog)
     return s
+
+
+def close_with_fin(s):
+    linger(s, 0)
+    s.close()
 
 
 def tcp_client(addr, port, peer, **options):
@@ -310,7 +322,7 @@ class Peer:
 
     def time_wait(self, accepted):
         """The server closes first, so TIME_WAIT is on its side."""
-        accepted.close()
+        close_with_fin(accepted)
         self.wait(FIN)
         self.send(FIN | ACK)
         self.seq += 1

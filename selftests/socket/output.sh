@@ -138,7 +138,7 @@ traffic "$client" "$server" "$other" "$top" <<-'EOF'
 	    conn = tcp_client(loopback, 0, (loopback, 7510 + i), mark=0x18)
 	    accepted = lists.accept()[0]
 	    accepted.send(b"left unread")
-	    conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=II", 1, 0))
+	    linger(conn, 1)
 	    conn.close()
 	# Group reports are sent after a random while.
 	settle(1.5)

@@ -1,0 +1,144 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# run.sh [SCRIPT...]: run the selftests in the guest, as root, for one implementation:
+#
+#	IMPL=c     nft_socket.ko, the kernel's module
+#	IMPL=rust  nft_socket_rust.ko (the default)
+#
+# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run, and the
+# equality test. Output is that of the kernel's kselftest runner: one line for each script, its own
+# KTAP behind "# ". Exit status 0 when nothing failed.
+#
+# A script says in a line "# run.sh: WORD..." what is special about it:
+#
+#	only-rust    no such thing in C
+#	timeout=S    not the default of 120 seconds
+
+set -u
+
+dir=$(dirname "$(readlink -e "$0")")
+: "${IMPL:=rust}"
+export IMPL
+
+case $IMPL in
+c)	module=nft_socket other=nft_socket_rust ;;
+rust)	module=nft_socket_rust other=nft_socket ;;
+*)	echo "Bail out! IMPL=$IMPL: neither c nor rust"; exit 1 ;;
+esac
+
+bail()
+{
+	echo "Bail out! $*"
+	exit 1
+}
+
+# Kernel taints that a test must not add: machine check, bad page, oops, warning, soft lockup.
+bad_taints=$((1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14))
+tainted()
+{
+	local taints
+
+	read -r taints </proc/sys/kernel/tainted
+	echo $((taints & bad_taints))
+}
+
+# Only the module under test is loaded. The kernel loads ours for new rules, so for C it has to be
+# kept away, as a user would do it who wants C back.
+load()
+{
+	local refs
+
+	mkdir -p /run/modprobe.d
+	rm -f /run/modprobe.d/nfrust-test.conf
+	if [ "$IMPL" = c ]; then
+		echo "blacklist nft_socket_rust" >/run/modprobe.d/nfrust-test.conf
+	fi
+	if [ -e "/sys/module/$other/refcnt" ]; then
+		rmmod "$other" || return 1
+	fi
+	[ -e "/sys/module/$module/refcnt" ] || modprobe "$module" || return 1
+	read -r refs <"/sys/module/$module/refcnt"
+	[ "$refs" = 0 ] || echo "# $module has $refs references before the test"
+}
+
+option()
+{
+	local words word
+
+	words=$(sed -n 's/^# run.sh: //p' "$dir/$1")
+	for word in $words; do
+		case $word in
+		"$2")	return 0 ;;
+		"$2"=*)	echo "${word#*=}"; return 0 ;;
+		esac
+	done
+	return 1
+}
+
+if [ $# -gt 0 ]; then
+	scripts=("$@")
+else
+	cd "$dir" || exit 1
+	scripts=(socket/*.sh)
+	[ ! -x equality/run.sh ] || scripts+=(equality/run.sh)
+fi
+selected=()
+for script in "${scripts[@]}"; do
+	[ -x "$dir/$script" ] || bail "$script: no such test"
+	[ "$IMPL" = rust ] || ! option "$script" only-rust || continue
+	selected+=("$script")
+done
+
+[ "$(id -u)" = 0 ] || bail "needs root"
+load || bail "cannot load $module"
+
+echo "KTAP version 1"
+echo "1..${#selected[@]}"
+echo "# IMPL=$IMPL on $(uname -r), $module loaded"
+number=0
+failed=0
+begin=$EPOCHREALTIME
+for script in "${selected[@]}"; do
+	number=$((number + 1))
+	limit=$(option "$script" timeout) || limit=120
+	echo "# selftests: $script"
+	echo "selftests: $script" >/dev/kmsg
+	taint=$(tainted)
+	start=$EPOCHREALTIME
+	if load; then
+		timeout --kill-after=10 "$limit" "$dir/$script" </dev/null 2>&1 | sed -u 's/^/# /'
+		status=${PIPESTATUS[0]}
+	else
+		echo "# cannot load $module"
+		status=1
+	fi
+	end=$EPOCHREALTIME
+	took=$((${end/./} - ${start/./}))
+	took="$((took / 1000000)).$((took / 100000 % 10)) s"
+	if [ "$(tainted)" != "$taint" ]; then
+		echo "# the kernel reported a bug: taint $taint before, $(tainted) now"
+		status=1
+	fi
+	case $status in
+	0)	echo "ok $number selftests: $script # $took" ;;
+	4)	echo "ok $number selftests: $script # SKIP" ;;
+	124|137)
+		echo "not ok $number selftests: $script # TIMEOUT $limit seconds"
+		failed=$((failed + 1)) ;;
+	*)	echo "not ok $number selftests: $script # exit=$status, $took"
+		failed=$((failed + 1)) ;;
+	esac
+done
+
+# A debug kernel looks for lost memory; what it finds goes to the console, which fails the run.
+if [ -w /sys/kernel/debug/kmemleak ]; then
+	echo scan >/sys/kernel/debug/kmemleak
+	sleep 5
+	echo scan >/sys/kernel/debug/kmemleak
+	sed 's/^/# kmemleak: /' /sys/kernel/debug/kmemleak
+fi
+
+end=$EPOCHREALTIME
+echo "# $((number - failed)) of $number scripts passed in $(((${end/./} - ${begin/./}) / 1000000)) s"
+[ $failed = 0 ]
