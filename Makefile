@@ -60,4 +60,8 @@ vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
 lint: setup ## rustfmt, Clippy, checkpatch, shellcheck, the inventory of unsafe code
 	@scripts/lint.sh
 
+.PHONY: check-debug
+check-debug: setup ## the selftests on a kernel with KASAN, lockdep, kmemleak, ... (builds it once)
+	@selftests/debug/check.sh
+
 endif
