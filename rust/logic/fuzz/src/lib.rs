@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The fuzz target for the parsers: whatever the bytes, parsers and model agree.
+//!
+//! An input is a packet behind five bytes that say how to read it:
+//!
+//! | bytes | meaning |
+//! | --- | --- |
+//! | 0, 1 | the offset of the header, signed, big endian; below 0 it is one right below 2^32 |
+//! | 2 | the number of the first extension header |
+//! | 3, 4 | the lengths of the linear part and of the first fragment |
+//! | 5 and more | the packet |
+
+#[path = "../../tests/parsers/check.rs"]
+pub mod check;
+#[path = "../../tests/parsers/make.rs"]
+pub mod make;
+#[path = "../../tests/parsers/model.rs"]
+pub mod model;
+#[path = "../../tests/parsers/packet.rs"]
+pub mod packet;
+pub mod seeds;
+
+use core::ffi::c_int;
+
+/// A decoded input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Where the parsers begin.
+    pub offset: i16,
+    /// What they take the first extension header for.
+    pub next: u8,
+    /// Where the packet is cut.
+    pub lengths: [u8; 2],
+    /// The packet.
+    pub packet: Vec<u8>,
+}
+
+impl Input {
+    /// Takes an input of the fuzzer apart. `None` if it is too short to be one.
+    pub fn decode(input: &[u8]) -> Option<Self> {
+        let (&[high, low, next, linear, fragment], packet) = input.split_first_chunk()?;
+        Some(Self {
+            offset: i16::from_be_bytes([high, low]),
+            next,
+            lengths: [linear, fragment],
+            packet: packet.to_vec(),
+        })
+    }
+
+    /// Makes an input of the fuzzer.
+    pub fn encode(&self) -> Vec<u8> {
+        let [high, low] = self.offset.to_be_bytes();
+        let [linear, fragment] = self.lengths;
+        let mut input = vec![high, low, self.next, linear, fragment];
+        input.extend(&self.packet);
+        input
+    }
+
+    /// The offset as the parsers take it.
+    pub fn offset(&self) -> u32 {
+        0u32.wrapping_add_signed(self.offset.into())
+    }
+
+    /// Asks the parsers and the model; panics where they differ.
+    pub fn check(&self) {
+        let lengths = self.lengths.map(usize::from);
+        check::all(&self.packet, &lengths, self.offset(), self.next);
+    }
+}
+
+/// What libFuzzer calls with each input. A panic cannot leave a C function: it aborts, after its
+/// message, and libFuzzer saves the input.
+#[no_mangle]
+extern "C" fn LLVMFuzzerTestOneInput(data: *const u8, size: usize) -> c_int {
+    if size > 0 {
+        // SAFETY: libFuzzer passes `size` bytes that stay as they are until this returns, and are
+        // more than none.
+        let input = unsafe { core::slice::from_raw_parts(data, size) };
+        if let Some(input) = Input::decode(input) {
+            input.check();
+            return 0;
+        }
+    }
+    // Not to be kept: nothing was tried.
+    -1
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! No path to a panic.
+//!
+//! Tests show that some input does not panic; this shows it for all. Where a function can unwind,
+//! the drop of a [`Guard`] that is alive meanwhile is compiled in, and that calls a function which
+//! does not exist: the link fails. It takes the optimizer to see that a path is never taken, so
+//! Cargo.toml has it on for tests.
+
+use crate::packet::Linear;
+use logic::{
+    icmp::{self, NoQuote, Quote},
+    ipv6::{self, Payload},
+    transport::{Protocol, Transport}, //
+};
+
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        unsafe extern "C" {
+            // Nowhere: named by the linker where a parser below may panic.
+            safe fn a_parser_of_rust_logic_may_panic();
+        }
+        a_parser_of_rust_logic_may_panic();
+    }
+}
+
+fn cannot_panic<T>(parser: impl FnOnce() -> T) -> T {
+    let guard = Guard;
+    let result = parser();
+    core::mem::forget(guard);
+    result
+}
+
+#[inline(never)]
+fn transport(packet: &Linear<'_>, protocol: Protocol, offset: u32) -> Option<Transport> {
+    cannot_panic(|| Transport::parse(packet, protocol, offset))
+}
+
+#[inline(never)]
+fn quote_v4(packet: &Linear<'_>, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
+    cannot_panic(|| icmp::quote_v4(packet, offset))
+}
+
+#[inline(never)]
+fn quote_v6(packet: &Linear<'_>, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
+    cannot_panic(|| icmp::quote_v6(packet, offset))
+}
+
+#[inline(never)]
+fn skip(packet: &Linear<'_>, offset: u32, next: u8) -> Option<Payload> {
+    cannot_panic(|| ipv6::skip_extension_headers(packet, offset, next))
+}
+
+#[test]
+fn no_path_to_a_panic() {
+    // Linking this file was the test; the calls are for the code to be kept.
+    let packet = Linear(&[0; 8]);
+    assert!(transport(&packet, Protocol::Udp, 0).is_some());
+    assert!(transport(&packet, Protocol::Tcp, 0).is_none());
+    assert_eq!(quote_v4(&packet, 0), Err(NoQuote::NotAnError));
+    assert_eq!(quote_v6(&packet, 0), Err(NoQuote::Truncated));
+    assert!(skip(&packet, 8, 0).is_none());
+}
