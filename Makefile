@@ -55,6 +55,11 @@ export CMD KDIR KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACC
 vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
 	@selftests/vmtest.sh
 
+##@ Measurements
+.PHONY: bench
+bench: modules ## what C and Rust cost, in instructions a packet (QUICK=1: in less than 3 minutes)
+	@selftests/bench/bench.sh $(if $(QUICK),quick,full)
+
 ##@ Checks
 .PHONY: lint
 lint: setup ## rustfmt, Clippy, checkpatch, shellcheck, the inventory of unsafe code
