@@ -119,7 +119,8 @@ finish() {
 		unset "STEP_PID[$id]"
 		if [ "$rc" != 0 ]; then
 			say "FAILED: ${STEP_NAME[$id]}"
-			tail -n 10 "$CACHE/log/$id.log" | sed 's/^/    /' >&2
+			grep -q '^nfrust: ' "$CACHE/log/$id.log" ||
+				tail -n 10 "$CACHE/log/$id.log" | sed 's/^/    /' >&2
 			die "$(remedy "$id")"
 		fi
 		say "done: ${STEP_NAME[$id]} ($((SECONDS - STEP_START[$id])) s)"

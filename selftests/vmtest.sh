@@ -141,6 +141,7 @@ accel() {
 	[ -z "$ICOUNT" ] || { ACCEL=tcg; return; }
 	[ -z "${ACCEL:-}" ] || return 0
 	if [ ! -w /dev/kvm ]; then
+		note "no /dev/kvm here: the guest is emulated (TCG)"
 		ACCEL=tcg
 		return
 	fi
@@ -154,10 +155,10 @@ accel() {
 			echo kvm >"$answer"
 		else
 			echo tcg >"$answer"
-			note "KVM does not work here; using TCG"
 		fi
 	fi
 	ACCEL=$(<"$answer")
+	[ "$ACCEL" = kvm ] || note "KVM does not work here: the guest is emulated (TCG)"
 }
 
 # ---- run ----
@@ -204,7 +205,7 @@ append=(
 
 # Directories for the guest, over 9p.
 share() {
-	local tag=$1 path=$2 option=${3:-}
+	local tag=$1 path=${2//,/,,} option=${3:-}
 	qemu+=(
 		-fsdev "local,id=$tag,path=$path,security_model=none,multidevs=remap$option"
 		-device "virtio-9p-pci,fsdev=$tag,mount_tag=$tag"
@@ -215,11 +216,11 @@ qemu=(
 	qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 	-machine q35 -cpu "max,la57=off" -m "$MEM"
 	-kernel "$NFRUST_VMLINUZ" -initrd "$RUN/initrd" -append "${append[*]} ${APPEND:-}"
-	-chardev "file,id=console,path=$console" -serial chardev:console
-	-drive "if=none,id=image,file=$NFRUST_GUEST,format=raw,snapshot=on"
+	-chardev "file,id=console,path=${console//,/,,}" -serial chardev:console
+	-drive "if=none,id=image,file=${NFRUST_GUEST//,/,,},format=raw,snapshot=on"
 	-device "virtio-blk-pci,drive=image"
 	-device virtio-serial-pci
-	-chardev "file,id=status,path=$RUN/status"
+	-chardev "file,id=status,path=${RUN//,/,,}/status"
 	-device "virtserialport,chardev=status,name=nfrust.status"
 )
 share src "$TOP" ",readonly=on"
@@ -238,7 +239,7 @@ else
 fi
 if [ -n "$CMD" ]; then
 	qemu+=(
-		-chardev "file,id=out,path=$RUN/out"
+		-chardev "file,id=out,path=${RUN//,/,,}/out"
 		-device "virtserialport,chardev=out,name=nfrust.out"
 	)
 else
@@ -291,6 +292,13 @@ if [ -z "$status" ]; then
 	fi
 fi
 splat=$(scan "$console")
+# The kernel's own memory of it, in case the words are none that splats knows: machine check, bad
+# page, oops, warning, soft lockup.
+taint=$(sed -n 's/^taint //p' "$RUN/status")
+taint=$((${taint:-0} & (1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14)))
+if [ -z "$splat" ] && [ "$taint" != 0 ] && [ -z "$reason" ]; then
+	reason="is tainted ($taint: see tainted-kernels.rst), though its console holds no known report"
+fi
 if [ -n "$reason" ]; then
 	note "--- last 100 lines of the guest's console ---"
 	tr -d '\r' <"$console" | tail -n 100 >&2

@@ -82,7 +82,7 @@ all_reports_found() {
 }
 
 ktap_print_header
-ktap_set_plan 9
+ktap_set_plan 10
 
 status=0
 check "each kind of bug report is found in a log" all_reports_found
@@ -98,6 +98,10 @@ check "the kernel's log is apart, and clean" "$VMTEST" --scan "$DIR/console"
 vm 'echo "<4>WARNING: net/netfilter/x.c:1 at x+0x1/0x2, CPU#0: x/1" >/dev/kmsg; echo fine'
 check "a bug report fails a command that succeeds" [ "$status" = 1 ]
 check "... and is shown" grep -q 'FAILED: the kernel reported, .* WARNING: net/netfilter/x.c:1' "$DIR/err"
+
+# 512: as a warning would have left it.
+vm 'echo 512 >/proc/sys/kernel/tainted'
+check "so does a taint that the console does not explain" grep -q 'FAILED: the guest is tainted' "$DIR/err"
 
 vm 'echo c >/proc/sysrq-trigger; sleep 60'
 check "a crash fails" [ "$status" = 1 ]
