@@ -4,6 +4,7 @@
  * Sorted alphabetically; parameters.txt names the items that are kept.
  */
 #include <linux/cgroup.h>
+#include <linux/err.h>
 #include <linux/icmp.h>
 #include <linux/icmpv6.h>
 #include <linux/ip.h>
@@ -11,26 +12,36 @@
 #include <linux/netdevice.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6.h>
 #include <linux/random.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
+#include <net/dst.h>
+#include <net/flow.h>
 #include <net/inet6_hashtables.h>
 #include <net/inet_hashtables.h>
 #include <net/inet_sock.h>
 #include <net/inet_timewait_sock.h>
+#include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/net_namespace.h>
 #include <net/netfilter/nf_conntrack.h>
+#include <net/netfilter/nf_nat.h>
 #include <net/netfilter/nf_tables.h>
 #include <net/request_sock.h>
 #include <net/sock.h>
 #include <net/udp.h>
+#include <net/xfrm.h>
 
 #include "../helpers/helpers.h"
 
 /* Constants that C computes in a macro, which bindgen does not evaluate. */
 const size_t RUST_CONST_HELPER_NFT_EXPR_SIZE_0 = NFT_EXPR_SIZE(0);
 const unsigned long RUST_CONST_HELPER_NFCT_INFOMASK = NFCT_INFOMASK;
+const u16 RUST_CONST_HELPER_IPSKB_XFRM_TRANSFORMED = IPSKB_XFRM_TRANSFORMED;
+const u16 RUST_CONST_HELPER_IP6SKB_XFRM_TRANSFORMED = IP6SKB_XFRM_TRANSFORMED;
 
 /*
  * Where a field stands that C keeps in an anonymous union or struct. bindgen numbers those, and the
@@ -41,5 +52,11 @@ const unsigned long RUST_CONST_HELPER_NFCT_INFOMASK = NFCT_INFOMASK;
 	const size_t RUST_OFFSETOF_##type##_##field = offsetof(struct type, field)
 
 RUST_FIELD(sk_buff, network_header, __u16);
+RUST_FIELD(sk_buff, protocol, __be16);
+RUST_FIELD(sk_buff, _skb_refdst, unsigned long);
+RUST_FIELD(sk_buff, destructor, void *);
+RUST_FIELD(sock, sk_dport, __be16);
 RUST_FIELD(sock, sk_rcv_saddr, __be32);
+RUST_FIELD(dst_entry, dev, struct net_device *);
+RUST_FIELD(dst_entry, __rcuref, rcuref_t);
 const size_t RUST_OFFSETOF_cgroup_ancestors = offsetof(struct cgroup, ancestors);

@@ -1,3 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "cgroup.c"
+#include "net_namespace.c"
 #include "percpu.c"
+#include "skbuff.c"

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/net/netfilter/nf_conntrack.h`](srctree/include/net/netfilter/nf_conntrack.h)
 
-use core::ptr;
+use core::{
+    mem::offset_of,
+    ptr, //
+};
 use kernel::types::Opaque;
 use logic::byteorder::Be16;
 use nf_bindings as bindings;
@@ -20,6 +23,51 @@ impl CtInfo {
     /// An error about, or a relative of, a connection, in its reply direction:
     /// `IP_CT_RELATED_REPLY`.
     pub const RELATED_REPLY: Self = Self(bindings::ip_conntrack_info_IP_CT_RELATED_REPLY as usize);
+    /// An error about, or a relative of, a connection, in its original direction: `IP_CT_RELATED`.
+    pub const RELATED: Self = Self(bindings::ip_conntrack_info_IP_CT_RELATED as usize);
+
+    /// Whether the packet is about a connection, or a relative of one, in any direction.
+    #[inline]
+    pub fn is_related(self) -> bool {
+        self == Self::RELATED || self == Self::RELATED_REPLY
+    }
+
+    /// The direction of the packet: `CTINFO2DIR()`.
+    #[inline]
+    pub fn direction(self) -> Direction {
+        if self.0 >= bindings::ip_conntrack_info_IP_CT_IS_REPLY as usize {
+            Direction::Reply
+        } else {
+            Direction::Original
+        }
+    }
+
+    /// The value for C.
+    #[inline]
+    pub(crate) fn raw(self) -> bindings::ip_conntrack_info {
+        self.0 as bindings::ip_conntrack_info
+    }
+}
+
+/// A direction of a connection, `enum ip_conntrack_dir`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Direction {
+    /// From whom opened it.
+    Original = bindings::ip_conntrack_dir_IP_CT_DIR_ORIGINAL as usize,
+    /// To whom opened it.
+    Reply = bindings::ip_conntrack_dir_IP_CT_DIR_REPLY as usize,
+}
+
+impl Direction {
+    /// The opposite one.
+    #[inline]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Original => Self::Reply,
+            Self::Reply => Self::Original,
+        }
+    }
 }
 
 /// A connection.
@@ -54,10 +102,50 @@ impl Conn {
     /// of a connection never changes, NAT or not.
     #[inline]
     pub fn original_source(&self) -> &Endpoint {
-        const ORIGINAL: usize = bindings::ip_conntrack_dir_IP_CT_DIR_ORIGINAL as usize;
+        self.tuple(Direction::Original).source()
+    }
 
-        // SAFETY: The connection is valid, and nothing writes this tuple once a packet carries it.
-        unsafe { &*(&raw const (*self.0.get()).tuplehash[ORIGINAL].tuple.src).cast() }
+    /// What packets of one direction look like when they come in.
+    #[inline]
+    pub fn tuple(&self, direction: Direction) -> &Tuple {
+        let tuples = self.0.get();
+        // SAFETY: The connection is valid, and there are two tuples. The reply's may be rewritten
+        // by NAT while the connection is new, which only the packet that carries it does.
+        unsafe { &*(&raw const (*tuples).tuplehash[direction as usize].tuple).cast() }
+    }
+}
+
+/// The addresses and ports of one direction of a connection: `struct nf_conntrack_tuple`.
+#[repr(transparent)]
+pub struct Tuple(bindings::nf_conntrack_tuple);
+
+impl Tuple {
+    /// The sender.
+    #[inline]
+    pub fn source(&self) -> &Endpoint {
+        // SAFETY: The wrapper is transparent.
+        unsafe { &*(&raw const self.0.src).cast() }
+    }
+
+    /// The receiver.
+    #[inline]
+    pub fn dest(&self) -> &Endpoint {
+        const {
+            assert!(offset_of!(bindings::nf_conntrack_man, u3) == 0);
+            assert!(
+                offset_of!(bindings::nf_conntrack_man, u)
+                    == offset_of!(bindings::nf_conntrack_tuple__bindgen_ty_1, u)
+            );
+        }
+        // SAFETY: The wrapper is transparent, and both ends begin with an address and a port, at
+        // the same offsets, which is all that an `Endpoint` is read for.
+        unsafe { &*(&raw const self.0.dst).cast() }
+    }
+
+    /// The protocol, `IPPROTO_*`.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.0.dst.protonum
     }
 }
 

@@ -12,12 +12,16 @@ const __LOG_PREFIX: &[u8] = b"nfrust\0";
 
 pub mod cgroup;
 pub mod conntrack;
+pub mod dst;
+pub mod module;
 pub mod netfilter;
 pub mod netlink;
 pub mod netns;
 pub mod percpu;
+pub mod pernet;
 pub mod random;
 pub mod rcu;
 pub mod skb;
 pub mod sock;
 pub mod uapi;
+pub mod xfrm;

@@ -4,10 +4,21 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use crate::conntrack::{Conn, CtInfo};
-use kernel::types::Opaque;
+use crate::{
+    conntrack::{Conn, CtInfo},
+    dst::{Dst, OwnedDst},
+    sock::Sock, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::Opaque, //
+};
 use logic::header::{Headers, Scratch};
 use nf_bindings as bindings;
+
+/// Set in `skb->_skb_refdst` where the packet has no reference to its route: `SKB_DST_NOREF`.
+const REFDST_NOREF: usize = 1;
 
 /// A packet.
 ///
@@ -43,17 +54,117 @@ impl SkBuff {
         unsafe { &*self.as_raw() }
     }
 
+    /// A field that C has in an anonymous union, by its offset.
+    #[inline]
+    fn field<T>(&self, offset: usize) -> *mut T {
+        self.as_raw().cast::<u8>().wrapping_add(offset).cast()
+    }
+
+    /// The route, and in the lowest bit whether there is no reference to it.
+    #[inline]
+    fn refdst(&self) -> usize {
+        // SAFETY: The field is at that offset, of this size, which C checked.
+        unsafe {
+            self.field::<usize>(bindings::RUST_OFFSETOF_sk_buff__skb_refdst)
+                .read()
+        }
+    }
+
     /// The network header, `skb_network_header()`.
     #[inline]
     pub(crate) fn network_header(&self) -> *const u8 {
-        let offset = self
-            .as_raw()
-            .cast::<u8>()
-            .wrapping_add(bindings::RUST_OFFSETOF_sk_buff_network_header)
-            .cast::<u16>();
-        // SAFETY: The field is at that offset, a `u16`, which C checked.
+        let offset = self.field::<u16>(bindings::RUST_OFFSETOF_sk_buff_network_header);
+        // SAFETY: The field is at that offset, of this size, which C checked.
         let offset = unsafe { offset.read() };
         self.fields().head.wrapping_add(usize::from(offset))
+    }
+
+    /// The socket that the packet belongs to, `skb->sk`.
+    #[inline]
+    pub fn sock(&self) -> Option<&Sock> {
+        // SAFETY: NULL, or a socket that the packet keeps; the wrapper is transparent.
+        unsafe { self.fields().sk.cast::<Sock>().as_ref() }
+    }
+
+    /// The ethertype, `skb->protocol`, network byte order.
+    #[inline]
+    pub(crate) fn protocol(&self) -> u16 {
+        let field = self.field::<u16>(bindings::RUST_OFFSETOF_sk_buff_protocol);
+        // SAFETY: The field is at that offset, of this size, which C checked.
+        unsafe { field.read() }
+    }
+
+    /// Takes the packet from its socket: `skb_orphan()`.
+    #[inline]
+    pub fn orphan(&mut self) {
+        let destructor = self.field::<Option<unsafe extern "C" fn(*mut bindings::sk_buff)>>(
+            bindings::RUST_OFFSETOF_sk_buff_destructor,
+        );
+        // SAFETY: The field is at that offset, and the packet is ours.
+        if let Some(destroy) = unsafe { destructor.read() } {
+            // SAFETY: It was put there for this packet, and is called once.
+            unsafe { destroy(self.as_raw()) };
+            // SAFETY: As above.
+            unsafe { destructor.write(None) };
+            // SAFETY: The packet is ours.
+            unsafe { (*self.as_raw()).sk = core::ptr::null_mut() };
+        }
+    }
+
+    /// The packet's route, `skb_dst()`.
+    #[inline]
+    pub fn dst(&self) -> Option<&Dst> {
+        let dst = core::ptr::with_exposed_provenance::<Dst>(self.refdst() & !REFDST_NOREF);
+        // SAFETY: NULL, or a route that the packet keeps, by a reference or by the RCU section
+        // that it is in; the wrapper is transparent.
+        unsafe { dst.as_ref() }
+    }
+
+    /// Takes the packet's route from it: `skb_dst_drop()`.
+    #[inline]
+    pub fn drop_dst(&mut self) {
+        let refdst = self.refdst();
+        if refdst == 0 {
+            return;
+        }
+        if refdst & REFDST_NOREF == 0 {
+            // SAFETY: The packet has a reference to this route, which is given up here.
+            unsafe { bindings::dst_release(core::ptr::with_exposed_provenance_mut(refdst)) };
+        }
+        let field = self.field::<usize>(bindings::RUST_OFFSETOF_sk_buff__skb_refdst);
+        // SAFETY: The field is at that offset, and the packet is ours.
+        unsafe { field.write(0) };
+    }
+
+    /// Gives the packet another route.
+    #[inline]
+    pub fn set_dst(&mut self, dst: OwnedDst) {
+        self.drop_dst();
+        // SAFETY: The packet has no route, and takes the reference over.
+        unsafe { bindings::nfrust_helper_skb_dst_set(self.as_raw(), dst.into_raw()) };
+    }
+
+    /// The room before the data, bytes: `skb_headroom()`.
+    #[inline]
+    pub fn headroom(&self) -> u32 {
+        let skb = self.fields();
+        (skb.data.addr() - skb.head.addr()) as u32
+    }
+
+    /// Makes `more` bytes more room before the data: `pskb_expand_head()`. `ENOMEM`.
+    pub fn expand_head(&mut self, more: u32) -> Result {
+        // SAFETY: The packet is ours, and nothing borrows its data.
+        to_result(unsafe {
+            bindings::pskb_expand_head(self.as_raw(), more as i32, 0, bindings::GFP_ATOMIC)
+        })
+        .map_err(|_| ENOMEM)
+    }
+
+    /// The layer's own data in the packet, `skb->cb`, as a `T`.
+    #[inline]
+    pub(crate) fn control_block<T>(&self) -> *const T {
+        const { assert!(size_of::<T>() <= 48) };
+        (&raw const self.fields().cb).cast()
     }
 
     /// The connection that conntrack attached, with the packet's place in it: `nf_ct_get()`.

@@ -24,6 +24,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::types::Opaque;
+use logic::byteorder::Be16;
 use nf_bindings as bindings;
 
 /// A socket of any kind, full or not.
@@ -108,6 +109,18 @@ impl Sock {
         // SAFETY: All kinds of sockets have it, and it is valid.
         let own = unsafe { read_once!(self.as_raw(), __sk_common.skc_net.net) };
         own == net.as_raw()
+    }
+
+    /// The port of the peer, `sk->sk_dport`; 0 where there is none.
+    #[inline]
+    pub fn dest_port(&self) -> Be16 {
+        let field = self
+            .as_raw()
+            .cast::<u8>()
+            .wrapping_add(bindings::RUST_OFFSETOF_sock_sk_dport);
+        // SAFETY: All kinds of sockets have the field, at that offset, 16 bits wide, which C
+        // checked.
+        Be16::from_raw(unsafe { field.cast::<u16>().read_volatile() })
     }
 
     /// What it is.

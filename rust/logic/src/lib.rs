@@ -13,4 +13,5 @@ pub mod byteorder;
 pub mod header;
 pub mod icmp;
 pub mod ipv6;
+pub mod nat;
 pub mod transport;

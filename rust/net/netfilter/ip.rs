@@ -16,13 +16,22 @@ use nf_bindings as bindings;
 /// An IP version. [`Ipv4`] and [`Ipv6`] are the two.
 pub trait Version: sealed::Sealed + 'static {
     /// An address, as its bytes stand in the packet.
-    type Addr: Copy;
+    type Addr: Copy + PartialEq;
 
     /// The protocol number of its ICMP.
     const ICMP: u8;
     /// Where the source address stands in the header, and behind it the destination's.
     #[doc(hidden)]
     const SADDR_OFFSET: usize;
+
+    /// The address family, `AF_*`.
+    #[doc(hidden)]
+    const ADDRESS_FAMILY: u32;
+
+    /// Whether the packet left a transformation: it is not to be looked up for one again.
+    fn is_xfrm_transformed(packet: &Packet<'_, Self>) -> bool
+    where
+        Self: Sized;
 
     /// What the ICMP error at `offset` quotes.
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<Self::Addr>, NoQuote>;
@@ -47,6 +56,15 @@ impl Version for Ipv4 {
 
     const ICMP: u8 = bindings::IPPROTO_ICMP as u8;
     const SADDR_OFFSET: usize = core::mem::offset_of!(bindings::iphdr, __bindgen_anon_1);
+    const ADDRESS_FAMILY: u32 = bindings::AF_INET;
+
+    #[inline]
+    fn is_xfrm_transformed(packet: &Packet<'_, Self>) -> bool {
+        let cb = packet.skb().control_block::<bindings::inet_skb_parm>();
+        // SAFETY: In an IPv4 packet at a hook, this is what the control block holds.
+        let flags = unsafe { (*cb).flags };
+        flags & bindings::RUST_CONST_HELPER_IPSKB_XFRM_TRANSFORMED != 0
+    }
 
     #[inline(never)]
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
@@ -64,6 +82,15 @@ impl Version for Ipv6 {
 
     const ICMP: u8 = bindings::IPPROTO_ICMPV6 as u8;
     const SADDR_OFFSET: usize = core::mem::offset_of!(bindings::ipv6hdr, __bindgen_anon_1);
+    const ADDRESS_FAMILY: u32 = bindings::AF_INET6;
+
+    #[inline]
+    fn is_xfrm_transformed(packet: &Packet<'_, Self>) -> bool {
+        let cb = packet.skb().control_block::<bindings::inet6_skb_parm>();
+        // SAFETY: In an IPv6 packet at a hook, this is what the control block holds.
+        let flags = unsafe { (*cb).flags };
+        flags & bindings::RUST_CONST_HELPER_IP6SKB_XFRM_TRANSFORMED != 0
+    }
 
     #[inline(never)]
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
@@ -141,27 +168,73 @@ impl<'a, V: Version> Packet<'a, V> {
     }
 }
 
+impl Packet<'_, Ipv4> {
+    /// The protocol field of the header.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.header()[9]
+    }
+
+    /// The fixed part of the header.
+    #[inline]
+    fn header(&self) -> &[u8; 20] {
+        // SAFETY: By the type's invariants the header is there.
+        unsafe { &*self.skb.network_header().cast() }
+    }
+
+    /// The protocol, where the payload begins, and the fragment offset in units of 8 bytes, from
+    /// the header alone.
+    #[inline]
+    pub(super) fn payload(&self) -> Option<(u8, u32, u16)> {
+        let header = self.header();
+        let fragment_offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
+        Some((header[9], u32::from(header[0] & 0x0f) * 4, fragment_offset))
+    }
+}
+
 impl Packet<'_, Ipv6> {
+    /// The next-header field of the header: a protocol, or an extension header.
+    #[inline]
+    pub fn next_header(&self) -> u8 {
+        let header = self.skb.network_header().cast::<bindings::ipv6hdr>();
+        // SAFETY: By the type's invariants the header is there.
+        unsafe { (&raw const (*header).nexthdr).read() }
+    }
+
     /// Walks the extension headers: `ipv6_find_hdr()` for the payload. `None` if the walk fails.
     #[cold]
     #[inline(never)]
     pub fn find_payload(&self) -> Option<Payload> {
-        let mut offset = 0u32;
-        let mut fragment_offset = 0u16;
-        // SAFETY: The packet is valid and has an IPv6 header.
+        let (protocol, offset, fragment_offset) = self.find_header(core::ptr::null_mut())?;
+        Some(Payload {
+            protocol,
+            offset,
+            later_fragment: fragment_offset != 0,
+        })
+    }
+
+    /// The same, but an authentication header counts as the payload. The protocol, where it
+    /// begins, and the fragment offset in bytes.
+    #[inline]
+    pub(super) fn payload_before_auth(&self) -> Option<(u8, u32, u16)> {
+        let mut flags = bindings::IP6_FH_F_AUTH as i32;
+        self.find_header(&mut flags)
+    }
+
+    #[inline]
+    fn find_header(&self, flags: *mut i32) -> Option<(u8, u32, u16)> {
+        let mut offset = 0;
+        let mut fragment_offset = 0;
+        // SAFETY: The packet is valid and has an IPv6 header; the flags may be NULL.
         let protocol = unsafe {
             bindings::ipv6_find_hdr(
                 self.skb.as_raw(),
                 &mut offset,
                 -1,
                 &mut fragment_offset,
-                core::ptr::null_mut(),
+                flags,
             )
         };
-        Some(Payload {
-            protocol: u8::try_from(protocol).ok()?,
-            offset,
-            later_fragment: fragment_offset != 0,
-        })
+        Some((u8::try_from(protocol).ok()?, offset, fragment_offset))
     }
 }

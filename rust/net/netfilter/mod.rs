@@ -4,7 +4,9 @@
 //!
 //! C header: [`include/linux/netfilter.h`](srctree/include/linux/netfilter.h)
 
+pub mod hook;
 pub mod ip;
+pub mod nat;
 pub mod nft;
 pub mod socket;
 

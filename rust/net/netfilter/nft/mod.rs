@@ -4,11 +4,13 @@
 //!
 //! C header: [`include/net/netfilter/nf_tables.h`](srctree/include/net/netfilter/nf_tables.h)
 
+mod chain;
 mod expr;
 mod pkt;
 mod regs;
 
 pub use self::{
+    chain::{do_chain, ChainFn, NatChains, NatState},
     expr::{Break, Ctx, Expr, Registration},
     pkt::{Pkt, Versioned},
     regs::{DestReg, Regs, Value}, //
