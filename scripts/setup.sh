@@ -195,7 +195,8 @@ bootstrap() {
 	shift 2
 	uri=$(mirror)
 	conf=$(mktemp "$CACHE/tmp/apt.XXXXXX")
-	# mmdebstrap keeps the host's apt configuration out, but the way to the mirror is the host's.
+	# mmdebstrap keeps the host's apt configuration out, but the way to the mirror is the
+	# host's.
 	apt-config dump 2>/dev/null |
 		grep -E '^Acquire::(http|https|ftp)::.*(Proxy|CaInfo|Verify)|^Acquire::ForceIPv' \
 		>"$conf" || :
@@ -225,8 +226,9 @@ make_root() {
 	if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
 		cat /etc/ssl/certs/ca-certificates.crt >"$new/etc/ssl/certs/ca-certificates.crt"
 	fi
+	# shellcheck disable=SC2016 # the inner shell expands it
 	NFRUST_ROOT=$new "$TOP/scripts/inroot" bash -c \
-		'rustc --version; bindgen --version; clang --version | head -n1; gcc-14 --version | head -n1' \
+		'for tool in rustc bindgen clang gcc-14; do $tool --version | head -n1; done' \
 		>"$new/.nfrust-tools"
 	mv "$new" "$ROOT"
 }
@@ -387,8 +389,8 @@ make_metadata() {
 	rm -rf "$obj"
 	mkdir "$obj"
 	cp "$HEADERS/.config" "$HEADERS/Module.symvers" "$obj/"
-	inroot make -C "$KERNEL/src" -j"$(nproc)" O="$obj" CC="$CC" "LOCALVERSION=${KREL#"$KBASE"}" \
-		olddefconfig modules_prepare
+	inroot make -C "$KERNEL/src" -j"$(nproc)" O="$obj" CC="$CC" \
+		"LOCALVERSION=${KREL#"$KBASE"}" olddefconfig modules_prepare
 	[ "$(cat "$obj/include/config/kernel.release")" = "$KREL" ] ||
 		give_up "the source makes release $(cat "$obj/include/config/kernel.release"), not $KREL"
 	check_metadata "$obj"

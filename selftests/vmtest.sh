@@ -8,7 +8,7 @@
 # The guest has this checkout at /src, the kernel's selftests at /kselftest, our modules where
 # modprobe finds them; everything it writes is thrown away.
 #
-#   CMD='...'          the same as the argument
+#   CMD='...'           the same as the argument, which wins
 #   KERNEL=stock|debug  Debian's kernel, or the one of 'make check-debug'
 #   CPUS=2 MEM=1024M   size
 #   TIMEOUT=600        seconds until the guest counts as hung
@@ -38,7 +38,8 @@ scan() {
 # What scan() found, with what the kernel said after it.
 report_splat() {
 	note "FAILED: the kernel reported, console line ${2%%:*}: ${2#*:}"
-	tr -d '\r' <"$1" | awk -v from="${2%%:*}" -v lines="$3" 'NR >= from && NR < from + lines' >&2
+	tr -d '\r' <"$1" |
+		awk -v from="${2%%:*}" -v lines="$3" 'NR >= from && NR < from + lines' >&2
 }
 
 if [ "${1:-}" = --scan ]; then
@@ -60,7 +61,8 @@ debug)	[ -r "$CACHE/env-debug" ] || die "no debug kernel yet: 'make check-debug'
 *)	die "KERNEL=$KERNEL: stock or debug" ;;
 esac
 
-CMD=${CMD:-$*}
+[ $# = 0 ] || CMD=$*
+CMD=${CMD:-}
 CPUS=${CPUS:-2}
 MEM=${MEM:-1024M}
 TIMEOUT=${TIMEOUT:-600}
@@ -98,7 +100,8 @@ initramfs() {
 		rm -f "$dir/depmod/$lib"/modules.{alias,dep,symbols,softdep,devname,weakdep}*
 		rm -f "$dir/depmod/$lib"/modules.builtin.*bin
 	else
-		cp "$NFRUST_KDIR"/modules.{order,builtin,builtin.modinfo} "$dir/depmod/$lib/" 2>/dev/null || :
+		cp "$NFRUST_KDIR"/modules.{order,builtin,builtin.modinfo} \
+			"$dir/depmod/$lib/" 2>/dev/null || :
 	fi
 	if [ ${#kos[@]} -gt 0 ]; then
 		cp -- "${kos[@]}" "$dir/depmod/$lib/updates/"
@@ -119,7 +122,8 @@ initramfs() {
 	chmod +x "$dir/top/init" "$dir/top/overlay/nfrust/init"
 	order=$dir/top/modules/order
 	for module in virtio_blk ext4; do
-		"$TOP/scripts/inroot" modprobe -d "$dir/depmod" -S "$NFRUST_KREL" --show-depends "$module"
+		"$TOP/scripts/inroot" modprobe -d "$dir/depmod" -S "$NFRUST_KREL" \
+			--show-depends "$module"
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$order.path"
 	while read -r module; do
 		cp "$module" "$dir/top/modules/"
@@ -145,7 +149,10 @@ accel() {
 		ACCEL=tcg
 		return
 	fi
-	sum=$(echo "$(uname -r) $NFRUST_ROOT $NFRUST_KREL $(grep -m1 'model name' /proc/cpuinfo)" | key)
+	sum=$({
+		echo "$(uname -r) $NFRUST_ROOT $NFRUST_KREL"
+		grep -m1 'model name' /proc/cpuinfo
+	} | key)
 	answer=$CACHE/vm/accel-$sum
 	mkdir -p "$CACHE/vm"
 	if [ ! -s "$answer" ]; then
@@ -188,7 +195,8 @@ shares=(src kselftest)
 [ -z "$SHARE" ] || shares+=(share)
 {
 	printf 'INTERACTIVE=%q\n' "$([ -n "$CMD" ] || echo 1)"
-	printf 'STTY=(%s)\n' "$(stty size 2>/dev/null </dev/tty | sed 's/\(.*\) \(.*\)/rows \1 cols \2/' || :)"
+	printf 'STTY=(%s)\n' \
+		"$(stty size 2>/dev/null </dev/tty | sed 's/\(.*\) \(.*\)/rows \1 cols \2/' || :)"
 	printf 'SHARES=(%s)\n' "${shares[*]}"
 	printf 'SHARE_RW=%q\n' "$SHARE_RW"
 	printf 'CACHE_9P=%q\n' "$([ -n "$SHARE_RW" ] && echo mmap || echo loose)"

@@ -14,7 +14,8 @@ TOP=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # In drivers/ only these, and of drivers/net not what needs a bus or a cable.
 DRIVERS='base block char crypto net ptp pps vdpa vhost virtio'
-NET_WITHOUT='arcnet can dsa ethernet fddi hamradio hippi ieee802154 ipa mctp mdio mhi_net pcs phy pse-pd usb wan wireless wwan'
+NET_WITHOUT='arcnet can dsa ethernet fddi hamradio hippi ieee802154 ipa mctp mdio mhi_net pcs phy
+	pse-pd usb wan wireless wwan'
 
 inroot() {
 	"$TOP/scripts/inroot" "$@"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The tests' own test, on the host: vmtest.sh hands output and status through, and lets no bug
-# report of the kernel, no crash and no hang pass. Output is KTAP.
+# report of the kernel, no crash and no hang pass. Output is KTAP, and at its end
+# "N passed, N failed, N skipped".
 
 set -uo pipefail
 # shellcheck source=scripts/lib.sh
@@ -38,7 +39,7 @@ check() {
 # One line a kind of report, as the kernel words them; each has to be found.
 reports() {
 	cat <<-'EOT'
-		[    4.2] WARNING: net/netfilter/nf_tables_api.c:123 at nft_register_expr+0x1/0x2, CPU#0: modprobe/1
+		[    4.2] WARNING: net/core/dst.c:1 at dst_release+0x1/0x2, CPU#0: nft/1
 		[    4.2] WARNING: possible circular locking dependency detected
 		[    4.2] WARNING: suspicious RCU usage
 		[    4.2] BUG: unable to handle page fault for address: ffff888000000000
@@ -88,7 +89,8 @@ status=0
 check "each kind of bug report is found in a log" all_reports_found
 
 # Exit status, both streams, a large output, and programs left running.
-CONSOLE=$DIR/console vm 'echo out; echo err >&2; seq 100000; echo again >/dev/stdout; sleep 1000 & exit 37'
+CONSOLE=$DIR/console vm 'echo out; echo err >&2; seq 100000; echo again >/dev/stdout
+	sleep 1000 & exit 37'
 check "exit status" [ "$status" = 37 ]
 { echo out; echo err; seq 100000; echo again; } >"$DIR/want"
 check "output, all of it, in order" cmp -s "$DIR/want" "$DIR/out"
@@ -97,11 +99,13 @@ check "the kernel's log is apart, and clean" "$VMTEST" --scan "$DIR/console"
 # CMD succeeds, the kernel does not.
 vm 'echo "<4>WARNING: net/netfilter/x.c:1 at x+0x1/0x2, CPU#0: x/1" >/dev/kmsg; echo fine'
 check "a bug report fails a command that succeeds" [ "$status" = 1 ]
-check "... and is shown" grep -q 'FAILED: the kernel reported, .* WARNING: net/netfilter/x.c:1' "$DIR/err"
+check "... and is shown" \
+	grep -q 'FAILED: the kernel reported, .* WARNING: net/netfilter/x.c:1' "$DIR/err"
 
 # 512: as a warning would have left it.
 vm 'echo 512 >/proc/sys/kernel/tainted'
-check "so does a taint that the console does not explain" grep -q 'FAILED: the guest is tainted' "$DIR/err"
+check "so does a taint that the console does not explain" \
+	grep -q 'FAILED: the guest is tainted' "$DIR/err"
 
 vm 'echo c >/proc/sysrq-trigger; sleep 60'
 check "a crash fails" [ "$status" = 1 ]
@@ -111,4 +115,6 @@ check "... with the console's end and the reason" \
 TIMEOUT=30 vm 'while :; do :; done'
 check "a hang ends, with a status of its own" [ "$status" = 124 ]
 
-ktap_finished
+ktap_print_totals
+echo "$KTAP_CNT_PASS passed, $KTAP_CNT_FAIL failed, $KTAP_CNT_SKIP skipped"
+[ "$KTAP_CNT_PASS" = "$KSFT_NUM_TESTS" ]
