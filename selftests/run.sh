@@ -6,14 +6,14 @@
 #	IMPL=c     nft_socket.ko, the kernel's module
 #	IMPL=rust  nft_socket_rust.ko (the default)
 #
-# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run, and the
-# equality test. Output is that of the kernel's kselftest runner: one line for each script, its own
-# KTAP behind "# ". Exit status 0 when nothing failed.
+# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run. Output is
+# that of the kernel's kselftest runner: one line for each script, its own KTAP behind "# ". Exit
+# status 0 when nothing failed.
 #
 # A script says in a line "# run.sh: WORD..." what is special about it:
 #
 #	only-rust    no such thing in C
-#	timeout=S    not the default of 120 seconds
+#	timeout=S    not the default of 180 seconds; on a debug kernel five times that
 
 set -u
 
@@ -80,8 +80,9 @@ if [ $# -gt 0 ]; then
 	scripts=("$@")
 else
 	cd "$dir" || exit 1
+	# The latter two have Rust in any case, and C beside it where they need it.
 	scripts=(socket/*.sh)
-	[ ! -x equality/run.sh ] || scripts+=(equality/run.sh)
+	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
 fi
 selected=()
 for script in "${scripts[@]}"; do
@@ -101,7 +102,8 @@ failed=0
 begin=$EPOCHREALTIME
 for script in "${selected[@]}"; do
 	number=$((number + 1))
-	limit=$(option "$script" timeout) || limit=120
+	limit=$(option "$script" timeout) || limit=180
+	[ ! -e /sys/kernel/debug/kmemleak ] || limit=$((5 * limit))
 	echo "# selftests: $script"
 	echo "selftests: $script" >/dev/kmsg
 	taint=$(tainted)

@@ -16,7 +16,7 @@ setup_pair
 # mark 0x99 take the memory that was freed.
 for version in 4 6; do
 	for kind in udp:7001:0x11 connected:7002:0x12 listener:7003:0x13 established:7004:0x14; do
-		IFS=: read -r name port mark <<<"$kind"
+		IFS=: read -r name _ mark <<<"$kind"
 		cat <<-EOF
 			table inet t {
 				counter all_$name$version { }

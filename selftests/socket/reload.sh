@@ -5,6 +5,7 @@
 # here and in another namespace: connections are not disturbed, rules match in every round,
 # unloading is refused while there are rules, nothing is left behind. (A bug that the kernel
 # reports fails the whole run.)
+# run.sh: timeout=300
 
 # shellcheck source=selftests/lib.sh
 source "$(dirname "$0")/../lib.sh"
@@ -93,7 +94,7 @@ python3 -S - "$client" "$server" "$tmp" >"$tmp/flood" 2>&1 <<-'EOF' &
 	    rounds += 1
 	    for frame in frames:
 	        wire.raw.send(frame)
-	    time.sleep(0.005)
+	    time.sleep(0.02)
 	print(f"sent {rounds * len(frames)}", flush=True)
 EOF
 flooder=$!
@@ -111,7 +112,7 @@ flooder=$!
 			cat "$tmp/other.error"
 		fi
 		in_ns "$other" nft flush ruleset
-		sleep 0.1
+		sleep 0.5
 	done
 	echo "added $added times, too late $missed times"
 ) >"$tmp/other" 2>&1 &
