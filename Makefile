@@ -20,9 +20,13 @@ help: ## this list
 	@echo "Variables: NFRUST_CACHE=dir (downloads and builds), KDIR=tree (a kernel tree of your own),"
 	@echo "KERNEL=stock|debug CPUS= MEM= TIMEOUT= SHARE=dir ICOUNT=1 CONSOLE=file (the guest)"
 
+.PHONY: demo
+demo: modules ## from nothing: Rust and C serve real traffic, and what each of them costs
+	@selftests/demo/demo.sh
+
 ##@ Build
 .PHONY: setup
-setup: ## tool chain, stock kernel, Rust metadata, guest image (UPGRADE=1: newest kernel, MIRROR=url)
+setup: ## tools, stock kernel, Rust metadata, guest (UPGRADE=1: newest kernel, MIRROR=url)
 	@scripts/setup.sh
 
 # A tree of one's own needs none of the set-up.
@@ -61,6 +65,10 @@ bench: modules ## what C and Rust cost, in instructions a packet (QUICK=1: in le
 	@selftests/bench/bench.sh $(if $(QUICK),quick,full)
 
 ##@ Checks
+.PHONY: check
+check: modules ## host tests, lints, the selftests in a guest for C and for Rust; compares them
+	@selftests/check.sh
+
 .PHONY: lint
 lint: setup ## rustfmt, Clippy, checkpatch, shellcheck, the inventory of unsafe code
 	@scripts/lint.sh
