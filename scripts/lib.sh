@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
 #
 # What the scripts share: where things are, how they speak, how they fail.
 # To be sourced by bash with `set -euo pipefail` in force.

@@ -74,7 +74,8 @@ checkpatch() {
 check_checkpatch() {
 	local rc=0 off=EMBEDDED_FILENAME,MACRO_ARG_REUSE,MACRO_ARG_PRECEDENCE,CAMELCASE
 	checkpatch --ignore "$off" -f "${RUST[@]}" "${C[@]}" "${OTHER[@]}" || rc=1
-	checkpatch --ignore "$off,REPEATED_WORD,TYPO_SPELLING" -f "${SHELL_FILES[@]}" "${PYTHON[@]}" || rc=1
+	off+=,REPEATED_WORD,TYPO_SPELLING
+	checkpatch --ignore "$off" -f "${SHELL_FILES[@]}" "${PYTHON[@]}" || rc=1
 	rm -f .checkpatch-camelcase.*
 	return $rc
 }

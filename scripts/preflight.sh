@@ -69,8 +69,8 @@ command -v "$bindgen" >/dev/null || refuse "there is no bindgen" \
 	"install bindgen $(option CONFIG_BINDGEN_VERSION_TEXT)"
 want=$(option CONFIG_BINDGEN_VERSION_TEXT)
 have=$("$bindgen" --version | head -n 1)
-[ -z "$want" ] || [ "$have" = "$want" ] || refuse "bindgen here is '$have', the kernel's was '$want'" \
-	"install that one"
+[ -z "$want" ] || [ "$have" = "$want" ] ||
+	refuse "bindgen here is '$have', the kernel's was '$want'" "install that one"
 
 for file in rust/libkernel.rmeta rust/libmacros.so rust/bindings/bindings_generated.rs; do
 	[ -e "$KDIR/$file" ] || refuse "$KDIR has no Rust metadata ($file is missing)" \

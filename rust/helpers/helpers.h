@@ -21,7 +21,6 @@ void *nfrust_helper_net_generic(const struct net *net, unsigned int id);
 void nfrust_helper_skb_dst_set(struct sk_buff *skb, struct dst_entry *dst);
 u64 nfrust_helper_percpu_sum(const u64 __percpu *counter);
 
-
 /* Exported by netfilter's core, which declares them for its own files only. */
 int nf_hook_entries_insert_raw(struct nf_hook_entries __rcu **pp, const struct nf_hook_ops *reg);
 void nf_hook_entries_delete_raw(struct nf_hook_entries __rcu **pp, const struct nf_hook_ops *reg);

@@ -4,7 +4,7 @@
 
 /// The `socket` expression.
 ///
-/// C header: [`include/uapi/linux/netfilter/nf_tables.h`](srctree/include/uapi/linux/netfilter/nf_tables.h)
+/// C header: [`uapi/linux/netfilter/nf_tables.h`](srctree/include/uapi/linux/netfilter/nf_tables.h)
 #[allow(missing_docs)] // They are documented in the C header.
 pub mod nft_socket {
     use nf_bindings as bindings;
@@ -23,7 +23,7 @@ pub mod nft_socket {
 
 /// The `numgen` expression.
 ///
-/// C header: [`include/uapi/linux/netfilter/nf_tables.h`](srctree/include/uapi/linux/netfilter/nf_tables.h)
+/// C header: [`uapi/linux/netfilter/nf_tables.h`](srctree/include/uapi/linux/netfilter/nf_tables.h)
 #[allow(missing_docs)] // They are documented in the C header.
 pub mod nft_numgen {
     use nf_bindings as bindings;
