@@ -19,7 +19,7 @@ esac
 load_env
 unset CMD # of make vm; it would come before the argument
 [ "${KERNEL:-stock}" = stock ] || die "costs are those of the stock kernel: leave KERNEL= alone"
-out=${BENCH_OUT:-$TOP/build/bench}
+out=$(realpath -m "${BENCH_OUT:-$TOP/build/bench}")
 module=$TOP/build/$NFRUST_KREL/nft_socket_rust.ko
 append=${BENCH_APPEND-mitigations=off}
 [ -e "$module" ] || die "no module yet: run 'make modules' first"
@@ -38,7 +38,8 @@ rm -f "$out/figures.json"
 commit=$(git -C "$TOP" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 changes=$(git -C "$TOP" status --porcelain -- Kbuild rust selftests/bench 2>/dev/null || :)
 [ -z "$changes" ] || commit="$commit, with changes"
-qemu=$("$TOP/scripts/inroot" qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p')
+qemu=$("$TOP/scripts/inroot" qemu-system-x86_64 --version)
+[[ ! $qemu =~ version\ ([0-9.]+) ]] || qemu=${BASH_REMATCH[1]}
 
 say "measuring in a guest whose clock counts instructions ($mode)"
 ICOUNT=1 SHARE=$out SHARE_RW=1 TIMEOUT=${TIMEOUT:-900} APPEND=$append \
@@ -46,8 +47,8 @@ ICOUNT=1 SHARE=$out SHARE_RW=1 TIMEOUT=${TIMEOUT:-900} APPEND=$append \
 	"python3 -S /src/selftests/bench/instructions.py $mode /share/figures.json"
 say "done"
 
-"$TOP/scripts/inroot" python3 "$TOP/selftests/bench/report.py" "$out/figures.json" \
-	"$out/results.json" "commit=$commit" "module=nft_socket_rust.ko $(key <"$module")" \
-	"qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1" \
-	"command=$command"
+NFRUST_BIND=$out "$TOP/scripts/inroot" python3 "$TOP/selftests/bench/report.py" \
+	"$out/figures.json" "$out/results.json" \
+	"commit=$commit" "module=nft_socket_rust.ko $(key <"$module")" \
+	"qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1" "command=$command"
 printf '%-8s %s\n' results "${out#"$PWD"/}/results.json"

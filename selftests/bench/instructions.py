@@ -26,6 +26,9 @@ import nft_socket  # noqa: E402
 
 # mode: rounds, batches of 64 packets in a measurement, rounds and packets by pktgen
 MODES = {"full": (5, 32, 5, 50000), "quick": (3, 16, 0, 0), "demo": (3, 16, 3, 25000)}
+# What the demo shows, besides UDP over IPv4 by pktgen.
+DEMO = ((4, nft_socket.tcp_listener), (4, nft_socket.tcp_established),
+        (6, nft_socket.udp_unconnected), (6, nft_socket.tcp_established))
 IMPLS = ("c", "rust")
 
 
@@ -122,15 +125,16 @@ class Bench:
         if self.pktgen_rounds:
             self.pktgen_row(4)
             self.tell_rows("UDP, unconnected, by pktgen", 4, 1)
-        if self.mode == "demo":
-            return
         for version in (4, 6):
             for name, make, limit4, limit6, quick in nft_socket.TRAFFIC:
                 limit = limit4 if version == 4 else limit6
+                keys = nft_socket.KEYS
                 if self.mode == "quick" and not quick:
                     continue
-                keys = nft_socket.KEYS
-                if self.mode == "quick" and make is not nft_socket.udp_unconnected:
+                if self.mode == "demo" and (version, make) not in DEMO:
+                    continue
+                if self.mode == "demo" or (self.mode == "quick" and
+                                           make is not nft_socket.udp_unconnected):
                     keys = ("mark",)
                 self.socket_row(name, version, make, limit, keys)
                 self.tell_rows(name, version, len(keys))
