@@ -77,4 +77,8 @@ lint: setup ## rustfmt, Clippy, checkpatch, shellcheck, the inventory of unsafe 
 check-debug: setup ## the selftests on a kernel with KASAN, lockdep, kmemleak, ... (builds it once)
 	@selftests/debug/check.sh
 
+.PHONY: check-upstream
+check-upstream: modules ## the kernel's and nftables' own tests, unmodified, C then Rust
+	@selftests/upstream/check.sh
+
 endif

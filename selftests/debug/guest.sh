@@ -14,7 +14,7 @@ trackers=/sys/kernel/debug/ref_tracker
 kmemleak=/sys/kernel/debug/kmemleak
 failed=0
 
-# Without an argument also where ours are, and whether they can tell.
+# What the looks rest on.
 for file in "$trackers" "$kmemleak" /proc/lockdep_stats /sys/kernel/debug/failslab; do
 	[ -e "$file" ] || { echo "Bail out! no $file: not the debug kernel"; exit 1; }
 done
