@@ -65,7 +65,7 @@ impl Expr for Random {
     }
 
     #[inline(always)]
-    fn eval(&self, regs: &mut Regs, _pkt: &mut Pkt<'_>) -> Result<(), Break> {
+    fn eval(&self, regs: &mut Regs, _pkt: Pkt<'_>) -> Result<(), Break> {
         // Scaling instead of a division: the upper half of a 64-bit product.
         let scaled = (u64::from(random::u32()) * u64::from(self.modulus)) >> 32;
         regs.store(self.dreg, self.offset.wrapping_add(scaled as u32));

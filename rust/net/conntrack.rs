@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/net/netfilter/nf_conntrack.h`](srctree/include/net/netfilter/nf_conntrack.h)
 
+use crate::seldom;
 use core::{
     mem::offset_of,
     ptr, //
@@ -88,6 +89,24 @@ impl Conn {
         // SAFETY: Without the low bits it is NULL or a connection, by the requirement on this
         // function; the wrapper is transparent.
         (CtInfo(nfct & INFOMASK), unsafe { conn.as_ref() })
+    }
+
+    /// The connection in `skb->_nfct`, if the packet's place in it is `info`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_nfct()`](Self::from_nfct).
+    #[inline(always)]
+    pub(crate) unsafe fn from_nfct_as<'a>(nfct: usize, info: CtInfo) -> Option<&'a Self> {
+        const INFOMASK: usize = bindings::RUST_CONST_HELPER_NFCT_INFOMASK;
+
+        // The place first: most packets have another one, and then nothing else is to be done.
+        if nfct & INFOMASK != info.0 {
+            return None;
+        }
+        seldom();
+        // SAFETY: By the requirement on this function.
+        unsafe { Self::from_nfct(nfct) }.1
     }
 
     /// Whether the source of its packets was translated: `IPS_SRC_NAT_DONE`.

@@ -25,3 +25,9 @@ pub mod skb;
 pub mod sock;
 pub mod uapi;
 pub mod xfrm;
+
+/// Marks a branch that is seldom taken, so that the compiler does not prepare for it on the way
+/// that mostly is.
+#[cold]
+#[inline]
+const fn seldom() {}

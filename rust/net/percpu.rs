@@ -53,11 +53,15 @@ pub unsafe trait Counters<E: Event> {
     /// The per-CPU address of the counters.
     fn block() -> *const Block;
 
-    /// Counts `event` on this CPU. Any context.
+    /// Counts the event of this index on this CPU. Any context. [`count!`](crate::count) is how
+    /// to call it.
+    fn count_at<const INDEX: usize>();
+
+    /// Counts an event that is not known before, on this CPU. Any context.
     #[inline(always)]
     fn count(event: E) {
         const { assert!(E::NAMES.len() <= SLOTS) };
-        increment(Self::block(), event.index());
+        increment(slot(Self::block(), event.index()));
     }
 
     /// The number of times the event of this index was counted, on all CPUs together. Not a
@@ -68,6 +72,14 @@ pub unsafe trait Counters<E: Event> {
         // the shim reads each CPU's copy once.
         unsafe { bindings::nfrust_helper_percpu_sum(counter) }
     }
+}
+
+/// Counts an event that is known at compile time: `count!(Stats, Event::Hit)`. One instruction.
+#[macro_export]
+macro_rules! count {
+    ($stats:ty, $event:expr) => {
+        <$stats as $crate::percpu::Counters<_>>::count_at::<{ $event as usize }>()
+    };
 }
 
 /// The per-CPU address of a counter.
@@ -82,8 +94,7 @@ fn slot(block: *const Block, index: usize) -> *const u64 {
 compile_error!("per-CPU counters are written for x86-64 only");
 
 #[inline(always)]
-fn increment(block: *const Block, index: usize) {
-    let counter = slot(block, index);
+fn increment(counter: *const u64) {
     // SAFETY: The counter lies in a per-CPU variable, and the segment register holds this CPU's
     // base. One instruction: neither an interrupt nor a migration can split it.
     unsafe { core::arch::asm!("inc qword ptr gs:[{}]", in(reg) counter, options(nostack)) };
@@ -109,6 +120,22 @@ macro_rules! percpu_counters {
                 #[inline(always)]
                 fn block() -> *const $crate::percpu::Block {
                     &raw const BLOCK
+                }
+
+                #[inline(always)]
+                fn count_at<const INDEX: usize>() {
+                    const { assert!(INDEX < $crate::percpu::SLOTS) };
+                    // SAFETY: The counter lies in a per-CPU variable, and the segment register
+                    // holds this CPU's base. One instruction: neither an interrupt nor a
+                    // migration can split it.
+                    unsafe {
+                        ::core::arch::asm!(
+                            "inc qword ptr gs:[{block} + 8 * {index}]",
+                            block = sym BLOCK,
+                            index = const INDEX,
+                            options(nostack),
+                        )
+                    };
                 }
             }
         };

@@ -160,6 +160,13 @@ impl SkBuff {
         .map_err(|_| ENOMEM)
     }
 
+    /// The connection that conntrack attached, if the packet has this place in it.
+    #[inline(always)]
+    pub fn conntrack_as(&self, info: CtInfo) -> Option<&Conn> {
+        // SAFETY: The packet holds a reference to its connection.
+        unsafe { Conn::from_nfct_as(self.fields()._nfct, info) }
+    }
+
     /// The layer's own data in the packet, `skb->cb`, as a `T`.
     #[inline]
     pub(crate) fn control_block<T>(&self) -> *const T {
@@ -175,30 +182,25 @@ impl SkBuff {
     }
 }
 
-impl Headers for SkBuff {
+impl SkBuff {
+    /// `N` bytes at `offset`, if they are in the linear part.
     #[inline(always)]
-    fn header<'a, const N: usize>(
-        &'a self,
-        offset: u32,
-        scratch: &'a mut Scratch<N>,
-    ) -> Option<&'a [u8; N]> {
+    fn linear_header<const N: usize>(&self, offset: u32) -> Option<&[u8; N]> {
         let skb = self.fields();
         let linear = skb.len.wrapping_sub(skb.data_len);
 
         // Signed, as C's: an offset beyond the linear part gives a negative room.
-        if (linear.wrapping_sub(offset) as i32) >= const { N as i32 } {
-            let header = skb.data.wrapping_add(offset as usize).cast::<[u8; N]>();
-            // SAFETY: `offset + N` bytes lie in the linear part, so this is no null pointer.
-            unsafe { core::hint::assert_unchecked(!header.is_null()) };
-            // SAFETY: As above; nothing moves the linear part while the packet is borrowed, and an
-            // array of bytes has no alignment to keep.
-            return Some(unsafe { &*header });
+        if (linear.wrapping_sub(offset) as i32) < const { N as i32 } {
+            return None;
         }
-        self.copy_header(offset, scratch)
+        let header = skb.data.wrapping_add(offset as usize).cast::<[u8; N]>();
+        // SAFETY: `offset + N` bytes lie in the linear part, so this is no null pointer.
+        unsafe { core::hint::assert_unchecked(!header.is_null()) };
+        // SAFETY: As above; nothing moves the linear part while the packet is borrowed, and an
+        // array of bytes has no alignment to keep.
+        Some(unsafe { &*header })
     }
-}
 
-impl SkBuff {
     /// The slow half of `skb_header_pointer()`: collects a header that is not in one piece.
     #[cold]
     #[inline(never)]
@@ -222,5 +224,34 @@ impl SkBuff {
         }
         // SAFETY: `skb_copy_bits()` succeeded, so it wrote all `N` bytes.
         Some(unsafe { room.assume_init_ref() })
+    }
+}
+
+impl Headers for SkBuff {
+    #[inline(always)]
+    fn header<'a, const N: usize>(
+        &'a self,
+        offset: u32,
+        scratch: &'a mut Scratch<N>,
+    ) -> Option<&'a [u8; N]> {
+        match self.linear_header(offset) {
+            Some(header) => Some(header),
+            None => self.copy_header(offset, scratch),
+        }
+    }
+}
+
+/// The linear part of a packet alone: no header of it has to be collected. For a first try, after
+/// which whatever needs a call and room on the stack can be left to a function of its own.
+pub(crate) struct Linear<'a>(pub(crate) &'a SkBuff);
+
+impl Headers for Linear<'_> {
+    #[inline(always)]
+    fn header<'a, const N: usize>(
+        &'a self,
+        offset: u32,
+        _scratch: &'a mut Scratch<N>,
+    ) -> Option<&'a [u8; N]> {
+        self.0.linear_header(offset)
     }
 }

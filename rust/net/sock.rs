@@ -7,7 +7,7 @@
 //!
 //! - Who keeps it? UDP sockets and TCP listeners are freed after an RCU grace period, so one that
 //!   was found under the RCU read lock can be used until the section ends, without a reference: a
-//!   `&'rcu Sock`. The memory of established TCP sockets is reused at once; those are found with a
+//!   `&'rcu FullSock`. The memory of established TCP sockets is reused at once; those are found with a
 //!   reference, an [`OwnedSock`], and give it back when dropped.
 //! - What is it? A connection in TIME_WAIT or NEW_SYN_RECV is a smaller structure that begins like
 //!   a `sock` and has few of its fields. Those are fields of a [`FullSock`] here.
@@ -70,32 +70,6 @@ impl Sock {
         self.0.get()
     }
 
-    /// Borrows a socket for an RCU read section. `None` if there is none, or if its last reference
-    /// is gone: then it is being destroyed, and a lookup that takes a reference finds nothing.
-    ///
-    /// # Safety
-    ///
-    /// `ptr` must be NULL, or point to a socket that is freed after an RCU grace period and was
-    /// found in this section.
-    #[inline]
-    pub(crate) unsafe fn borrow<'rcu>(
-        _rcu: rcu::Section<'rcu>,
-        ptr: *mut bindings::sock,
-    ) -> Result<&'rcu Self, NotFound> {
-        if ptr.is_null() {
-            return Err(NotFound::NoSocket);
-        }
-        // SAFETY: The socket cannot be freed before the section ends, and the section lasts for
-        // `'rcu`; the wrapper is transparent.
-        let sock: &'rcu Self = unsafe { &*ptr.cast() };
-        // SAFETY: The socket is valid.
-        let refcount = unsafe { read_once!(sock.as_raw(), __sk_common.skc_refcnt.refs.counter) };
-        if refcount == 0 {
-            return Err(NotFound::Dying);
-        }
-        Ok(sock)
-    }
-
     /// The state, a `TCP_*` value, also for protocols other than TCP.
     #[inline]
     fn state(&self) -> u32 {
@@ -153,24 +127,66 @@ impl Sock {
     /// Whether it may use addresses that are not local: `inet_sk_transparent()`.
     ///
     /// A socket of another family than the two of IP is not; it has no such flag.
-    #[inline]
+    #[inline(always)]
     pub fn is_transparent(&self) -> bool {
         match self.kind() {
             // SAFETY: The structure is valid, and the flag is set before others see it.
             Kind::TimeWait(tw) => unsafe { (*tw.0.get()).tw_transparent() != 0 },
             // SAFETY: As above.
             Kind::NewSynRecv(req) => unsafe { (*req.0.get()).no_srccheck() != 0 },
-            Kind::Full(sk) => sk.inet_flag(bindings::INET_FLAGS_TRANSPARENT),
+            Kind::Full(sk) => sk.is_transparent(),
         }
     }
 }
 
+impl Deref for FullSock {
+    type Target = Sock;
+
+    #[inline]
+    fn deref(&self) -> &Sock {
+        &self.0
+    }
+}
+
 impl FullSock {
+    /// Borrows a UDP socket or a TCP listener for an RCU read section. Not if there is none, or if
+    /// its last reference is gone: then it is being destroyed, and a lookup that takes a reference
+    /// finds nothing.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must be NULL, or point to a full socket that is freed after an RCU grace period and
+    /// was found in this section.
+    #[inline(always)]
+    pub(crate) unsafe fn borrow<'rcu>(
+        _rcu: rcu::Section<'rcu>,
+        ptr: *mut bindings::sock,
+    ) -> Result<&'rcu Self, NotFound> {
+        if ptr.is_null() {
+            return Err(NotFound::NoSocket);
+        }
+        // SAFETY: The socket cannot be freed before the section ends, and the section lasts for
+        // `'rcu`; the wrappers are transparent.
+        let sock: &'rcu Self = unsafe { &*ptr.cast() };
+        // SAFETY: The socket is valid.
+        let refcount = unsafe { read_once!(ptr, __sk_common.skc_refcnt.refs.counter) };
+        if refcount == 0 {
+            return Err(NotFound::Dying);
+        }
+        Ok(sock)
+    }
+
     /// `SO_MARK` of the socket, `sk->sk_mark`.
     #[inline]
     pub fn mark(&self) -> u32 {
         // SAFETY: The socket is valid.
         unsafe { read_once!(self.0.as_raw(), sk_mark) }
+    }
+
+    /// Whether it may use addresses that are not local, as [`Sock::is_transparent()`].
+    #[inline]
+    pub fn is_transparent(&self) -> bool {
+        self.inet_flag(bindings::INET_FLAGS_TRANSPARENT)
     }
 
     /// A flag of `inet_sk(sk)->inet_flags`; false for a socket that is no inet socket.
@@ -261,22 +277,51 @@ impl Drop for OwnedSock {
     }
 }
 
-/// A socket that a lookup found.
-pub enum Found<'rcu> {
-    /// Kept by the RCU read section.
-    Borrowed(&'rcu Sock),
-    /// Kept by a reference of ours.
-    Owned(OwnedSock),
+/// A socket that was found, to be looked at: full or not, and if it is known to be full by the way
+/// in which it was found.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    sock: &'a Sock,
+    known_full: bool,
 }
 
-impl Deref for Found<'_> {
-    type Target = Sock;
+impl<'a> Candidate<'a> {
+    /// The full socket, if it is one.
+    #[inline(always)]
+    pub fn full(self) -> Option<&'a FullSock> {
+        if self.known_full {
+            // SAFETY: It was made from a full socket; the wrapper is transparent.
+            return Some(unsafe { &*self.sock.as_raw().cast() });
+        }
+        self.sock.full()
+    }
 
-    #[inline]
-    fn deref(&self) -> &Sock {
-        match self {
-            Self::Borrowed(sock) => sock,
-            Self::Owned(sock) => sock,
+    /// [`Sock::is_transparent()`].
+    #[inline(always)]
+    pub fn is_transparent(self) -> bool {
+        match self.known_full {
+            true => self.full().is_some_and(|full| full.is_transparent()),
+            false => self.sock.is_transparent(),
+        }
+    }
+}
+
+impl<'a> From<&'a FullSock> for Candidate<'a> {
+    #[inline(always)]
+    fn from(sock: &'a FullSock) -> Self {
+        Self {
+            sock: &sock.0,
+            known_full: true,
+        }
+    }
+}
+
+impl<'a> From<&'a Sock> for Candidate<'a> {
+    #[inline(always)]
+    fn from(sock: &'a Sock) -> Self {
+        Self {
+            sock,
+            known_full: false,
         }
     }
 }

@@ -56,14 +56,24 @@ pub const fn is_error_v6(icmp_type: u8) -> bool {
 ///
 /// The quoted header's length field is taken as it is, also where it claims fewer than 20 bytes.
 pub fn quote_v4<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
-    let mut scratch = Scratch::<8>::new();
-    let icmp = packet
-        .header(offset, &mut scratch)
-        .ok_or(NoQuote::Truncated)?;
-    if !is_error_v4(icmp[0]) {
-        return Err(NoQuote::NotAnError);
-    }
+    check_v4(packet, offset)?;
+    quote_behind_v4(packet, offset)
+}
 
+/// Whether the message whose header is at `offset` is an error.
+#[inline(always)]
+pub fn check_v4<H: Headers>(packet: &H, offset: u32) -> Result<(), NoQuote> {
+    let mut scratch = Scratch::<8>::new();
+    match packet.header(offset, &mut scratch) {
+        None => Err(NoQuote::Truncated),
+        Some(icmp) if !is_error_v4(icmp[0]) => Err(NoQuote::NotAnError),
+        Some(_) => Ok(()),
+    }
+}
+
+/// [`quote_v4()`] for a message that is known to be an error.
+#[inline(always)]
+pub fn quote_behind_v4<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
     let inner = offset.wrapping_add(ICMP_HLEN);
     let mut scratch = Scratch::<20>::new();
     let ip = packet
@@ -90,14 +100,24 @@ pub fn quote_v4<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 4]>, N
 
 /// What the ICMPv6 error whose header is at `offset` quotes.
 pub fn quote_v6<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
-    let mut scratch = Scratch::<8>::new();
-    let icmp = packet
-        .header(offset, &mut scratch)
-        .ok_or(NoQuote::Truncated)?;
-    if !is_error_v6(icmp[0]) {
-        return Err(NoQuote::NotAnError);
-    }
+    check_v6(packet, offset)?;
+    quote_behind_v6(packet, offset)
+}
 
+/// Whether the message whose header is at `offset` is an error.
+#[inline(always)]
+pub fn check_v6<H: Headers>(packet: &H, offset: u32) -> Result<(), NoQuote> {
+    let mut scratch = Scratch::<8>::new();
+    match packet.header(offset, &mut scratch) {
+        None => Err(NoQuote::Truncated),
+        Some(icmp) if !is_error_v6(icmp[0]) => Err(NoQuote::NotAnError),
+        Some(_) => Ok(()),
+    }
+}
+
+/// [`quote_v6()`] for a message that is known to be an error.
+#[inline(always)]
+pub fn quote_behind_v6<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
     let inner = offset.wrapping_add(ICMP_HLEN);
     let mut scratch = Scratch::<40>::new();
     let ip = packet

@@ -13,6 +13,7 @@ use kernel::{
     sync::Mutex, //
 };
 use net::{
+    count,
     netfilter::{
         ip::{Ipv4, Ipv6},
         nat::{Chain, Chains},
@@ -20,7 +21,6 @@ use net::{
         Family, //
     },
     netns::Net,
-    percpu::Counters as _,
     pernet::{Id, PerNet}, //
 };
 
@@ -93,6 +93,6 @@ impl NatState for NatNet {
 /// Counts a chain that went to C's hooks.
 fn count(to_c: bool) {
     if to_c {
-        Stats::count(Event::ChainToC);
+        count!(Stats, Event::ChainToC);
     }
 }

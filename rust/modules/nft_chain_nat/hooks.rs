@@ -16,6 +16,7 @@ use logic::{
 };
 use net::{
     conntrack::{Conn, CtInfo, Direction, Endpoint},
+    count,
     netfilter::{
         hook::{Call, Hook, Verdict},
         ip::{Ipv4, Ipv6, Packet, Version},
@@ -123,7 +124,7 @@ struct PreRouting;
 impl<V: Nat> Hook<V> for PreRouting {
     #[inline(always)]
     fn call(call: &mut Call<'_, V>) -> Verdict {
-        Stats::count(Event::PreRouting);
+        count!(Stats, Event::PreRouting);
         let before = *call.packet.addrs().1;
         let verdict = translate(call);
         if V::route_obsolete(verdict) && before != *call.packet.addrs().1 {
@@ -139,7 +140,7 @@ struct PostRouting;
 impl<V: Nat> Hook<V> for PostRouting {
     #[inline(always)]
     fn call(call: &mut Call<'_, V>) -> Verdict {
-        Stats::count(Event::PostRouting);
+        count!(Stats, Event::PostRouting);
         let verdict = translate(call);
         if verdict != Verdict::ACCEPT || V::is_xfrm_transformed(&call.packet) {
             return verdict;
@@ -160,7 +161,7 @@ struct LocalOut;
 impl<V: Nat> Hook<V> for LocalOut {
     #[inline(always)]
     fn call(call: &mut Call<'_, V>) -> Verdict {
-        Stats::count(Event::LocalOut);
+        count!(Stats, Event::LocalOut);
         let verdict = translate(call);
         if verdict != Verdict::ACCEPT {
             return verdict;
@@ -171,7 +172,7 @@ impl<V: Nat> Hook<V> for LocalOut {
         match dest_change::<V>(conn, info) {
             Change::None => verdict,
             Change::Address => {
-                Stats::count(Event::Rerouted);
+                count!(Stats, Event::Rerouted);
                 match V::route_again(call) {
                     Ok(()) => verdict,
                     Err(err) => Verdict::drop_err(err),
@@ -190,7 +191,7 @@ struct LocalIn;
 impl<V: Nat> Hook<V> for LocalIn {
     #[inline(always)]
     fn call(call: &mut Call<'_, V>) -> Verdict {
-        Stats::count(Event::LocalIn);
+        count!(Stats, Event::LocalIn);
         let before = *call.packet.addrs().0;
         let verdict = translate(call);
         if verdict != Verdict::ACCEPT {
@@ -256,7 +257,7 @@ fn look_up_again<V: Version>(call: &mut Call<'_, V>, verdict: Verdict) -> Verdic
     let bundle = call.packet.skb().dst().is_some_and(|dst| dst.is_bundle());
     match xfrm::out_policies(net).lookup_reason(bundle) {
         None => {
-            Stats::count(Event::LookupSkipped);
+            count!(Stats, Event::LookupSkipped);
             verdict
         }
         Some(reason) => {

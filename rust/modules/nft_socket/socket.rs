@@ -6,18 +6,15 @@ use crate::counters::Stats;
 use kernel::prelude::*;
 use net::{
     cgroup,
+    count,
     netfilter::{
-        ip::{Ipv6, Packet},
-        nft::{Break, Ctx, DestReg, Expr, Pkt, Regs, Versioned},
-        socket::{lookup, Event},
-        Hooks,
-        NetDevice, //
+        ip::{Ipv4, Ipv6, Packet, Version},
+        nft::{Break, Ctx, DestReg, Expr, Pkt, Regs},
+        socket::{visit, Event, Place, Visitor},
+        Hooks, //
     },
     netlink::{Attrs, DumpMessage, Policy},
-    netns::Net,
-    percpu::Counters as _,
-    rcu,
-    sock::{Found, FullSock, Sock},
+    sock::{Candidate, FullSock, Sock},
     uapi::nft_socket as uapi, //
 };
 
@@ -77,23 +74,26 @@ impl Expr for Socket {
         }
     }
 
+    /// The packet's own socket, unless that is one of another namespace; else the one it is for. A
+    /// packet that came in through no device is not looked up: it is on its way out.
     #[inline(always)]
-    fn eval(&self, regs: &mut Regs, pkt: &mut Pkt<'_>) -> Result<(), Break> {
-        let sock = find(pkt).ok_or(Break)?;
-
-        match *self {
-            Self::Transparent(dreg) => regs.store(dreg, u8::from(sock.is_transparent())),
-            Self::Mark(dreg) => regs.store(dreg, full(&sock)?.mark()),
-            Self::Wildcard(dreg) => regs.store(dreg, u8::from(is_wildcard(pkt, full(&sock)?)?)),
-            Self::Cgroupv2 { dreg, level, .. } => {
-                let id = full(&sock)?.cgroup_ancestor_id(level).ok_or_else(|| {
-                    Stats::count(Event::NoCgroup);
-                    Break
-                })?;
-                regs.store(dreg, id);
-            }
+    fn eval(&self, regs: &mut Regs, pkt: Pkt<'_>) -> Result<(), Break> {
+        let load = Load { socket: self, regs };
+        let net = pkt.net();
+        if let Some(sock) = pkt.sock().filter(|sock| sock.is_in(net)) {
+            return load.own(pkt.is_ipv4(), sock);
         }
-        Ok(())
+
+        let Some(indev) = pkt.indev() else {
+            count!(Stats, Event::NoInputDevice);
+            return Err(Break);
+        };
+        let rcu = pkt.rcu();
+        let place = Place { rcu, net, indev };
+        match pkt.ipv4() {
+            Ok((packet, payload)) => visit::<_, Stats, _>(place, packet, payload, load),
+            Err(pkt) => visit_ipv6(place, pkt, load),
+        }
     }
 
     fn dump(&self, message: &mut DumpMessage<'_>) -> Result {
@@ -128,68 +128,97 @@ fn dreg<T: net::netfilter::nft::Value>(ctx: &Ctx<'_>, attrs: &Attrs<'_>) -> Resu
     DestReg::parse(ctx, attrs, uapi::NFTA_SOCKET_DREG)
 }
 
-/// The packet's own socket, unless that is one of another namespace; else the one it is for. A
-/// packet that came in through no device is not looked up: it is on its way out.
-#[inline(always)]
-fn find<'eval>(pkt: &mut Pkt<'eval>) -> Option<Found<'eval>> {
-    let net = pkt.net();
-    if let Some(sock) = pkt.sock().filter(|sock| sock.is_in(net)) {
-        Stats::count(Event::SkbSock);
-        return Some(Found::Borrowed(sock));
-    }
-
-    let Some(indev) = pkt.indev() else {
-        Stats::count(Event::NoInputDevice);
-        return None;
-    };
-    let rcu = pkt.rcu();
-    match pkt.versioned() {
-        Versioned::Ipv4(mut packet, payload) => {
-            lookup::<_, Stats>(rcu, net, indev, &mut packet, payload)
-        }
-        Versioned::Ipv6(mut packet, Some(payload)) => {
-            lookup::<_, Stats>(rcu, net, indev, &mut packet, payload)
-        }
-        Versioned::Ipv6(packet, None) => find_behind_extensions(rcu, net, indev, packet),
-        Versioned::Other => None,
+/// [`visit()`] for IPv6. By itself, as each way to a socket: what one has to keep across its calls
+/// is not for the others to pay.
+#[inline(never)]
+fn visit_ipv6(place: Place<'_>, pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
+    match pkt.ipv6() {
+        Ok((packet, Some(payload))) => visit::<_, Stats, _>(place, packet, payload, load),
+        Ok((packet, None)) => visit_behind_extensions(place, packet, load),
+        Err(_) => load.missing(),
     }
 }
 
-/// [`find()`] for an IPv6 packet in which nf_tables found nothing to look up by.
+/// [`visit_ipv6()`] for a packet in which nf_tables found nothing to look up by.
 #[cold]
 #[inline(never)]
-fn find_behind_extensions<'eval>(
-    rcu: rcu::Section<'eval>,
-    net: &Net,
-    indev: &NetDevice,
-    mut packet: Packet<'_, Ipv6>,
-) -> Option<Found<'eval>> {
+fn visit_behind_extensions(
+    place: Place<'_>,
+    packet: Packet<'_, Ipv6>,
+    load: Load<'_>,
+) -> Result<(), Break> {
     match packet.find_payload() {
-        Some(payload) => lookup::<_, Stats>(rcu, net, indev, &mut packet, payload),
+        Some(payload) => visit::<_, Stats, _>(place, packet, payload, load),
         None => {
-            Stats::count(Event::Truncated);
-            None
+            count!(Stats, Event::Truncated);
+            load.missing()
         }
+    }
+}
+
+/// Loads what the rule asks for from a socket into the rule's register.
+struct Load<'a> {
+    socket: &'a Socket,
+    regs: &'a mut Regs,
+}
+
+impl Load<'_> {
+    /// From the packet's own socket. `ipv4`: the packet's IP version.
+    #[inline(always)]
+    fn own(self, ipv4: bool, sock: &Sock) -> Result<(), Break> {
+        count!(Stats, Event::SkbSock);
+        self.load(sock.into(), |sock| match ipv4 {
+            true => Ipv4::is_bound_to_any(sock),
+            false => Ipv6::is_bound_to_any(sock),
+        })
+    }
+
+    #[inline(always)]
+    fn load(
+        self,
+        sock: Candidate<'_>,
+        is_bound_to_any: impl FnOnce(&FullSock) -> bool,
+    ) -> Result<(), Break> {
+        match *self.socket {
+            Socket::Mark(dreg) => self.regs.store(dreg, full(sock)?.mark()),
+            Socket::Transparent(dreg) => {
+                self.regs.store(dreg, u8::from(sock.is_transparent()));
+            }
+            Socket::Wildcard(dreg) => {
+                self.regs
+                    .store(dreg, u8::from(is_bound_to_any(full(sock)?)));
+            }
+            Socket::Cgroupv2 { dreg, level, .. } => {
+                let Some(id) = full(sock)?.cgroup_ancestor_id(level) else {
+                    count!(Stats, Event::NoCgroup);
+                    return Err(Break);
+                };
+                self.regs.store(dreg, id);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Visitor for Load<'_> {
+    type Output = Result<(), Break>;
+
+    #[inline(always)]
+    fn found<V: Version>(self, sock: Candidate<'_>) -> Self::Output {
+        self.load(sock, V::is_bound_to_any)
+    }
+
+    #[inline(always)]
+    fn missing(self) -> Self::Output {
+        Err(Break)
     }
 }
 
 /// The full socket, which all keys but `transparent` need.
 #[inline(always)]
-fn full(sock: &Sock) -> Result<&FullSock, Break> {
+fn full(sock: Candidate<'_>) -> Result<&FullSock, Break> {
     sock.full().ok_or_else(|| {
-        Stats::count(Event::NotFull);
+        count!(Stats, Event::NotFull);
         Break
     })
-}
-
-/// Whether the socket is bound to no address of the packet's IP version.
-#[inline(always)]
-fn is_wildcard(pkt: &Pkt<'_>, sock: &FullSock) -> Result<bool, Break> {
-    if pkt.is_ipv4() {
-        Ok(sock.rcv_saddr_v4() == 0)
-    } else if pkt.is_ipv6() {
-        Ok(sock.rcv_saddr_v6() == [0; 4])
-    } else {
-        Err(Break)
-    }
 }

@@ -4,7 +4,8 @@
 
 use crate::{
     conntrack::Endpoint,
-    skb::SkBuff, //
+    skb::SkBuff,
+    sock::FullSock, //
 };
 use core::marker::PhantomData;
 use logic::{
@@ -33,8 +34,14 @@ pub trait Version: sealed::Sealed + 'static {
     where
         Self: Sized;
 
+    /// Whether the ICMP message at `offset` is an error, and so quotes a packet.
+    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote>;
+
     /// What the ICMP error at `offset` quotes.
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<Self::Addr>, NoQuote>;
+
+    /// Whether the socket is bound to no address of this version.
+    fn is_bound_to_any(sock: &FullSock) -> bool;
 
     /// The address of one end of a connection of this version.
     fn endpoint_addr(endpoint: &Endpoint) -> &Self::Addr;
@@ -66,9 +73,19 @@ impl Version for Ipv4 {
         flags & bindings::RUST_CONST_HELPER_IPSKB_XFRM_TRANSFORMED != 0
     }
 
-    #[inline(never)]
+    #[inline(always)]
+    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote> {
+        icmp::check_v4(skb, offset)
+    }
+
+    #[inline(always)]
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
-        icmp::quote_v4(skb, offset)
+        icmp::quote_behind_v4(skb, offset)
+    }
+
+    #[inline(always)]
+    fn is_bound_to_any(sock: &FullSock) -> bool {
+        sock.rcv_saddr_v4() == 0
     }
 
     #[inline]
@@ -92,9 +109,19 @@ impl Version for Ipv6 {
         flags & bindings::RUST_CONST_HELPER_IP6SKB_XFRM_TRANSFORMED != 0
     }
 
-    #[inline(never)]
+    #[inline(always)]
+    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote> {
+        icmp::check_v6(skb, offset)
+    }
+
+    #[inline(always)]
     fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
-        icmp::quote_v6(skb, offset)
+        icmp::quote_behind_v6(skb, offset)
+    }
+
+    #[inline(always)]
+    fn is_bound_to_any(sock: &FullSock) -> bool {
+        sock.rcv_saddr_v6() == [0; 4]
     }
 
     #[inline]

@@ -15,16 +15,17 @@ use super::{
 };
 use crate::{
     conntrack::{CtInfo, Endpoint},
+    count,
     netns::Net,
     percpu::{self, Counters},
     rcu,
-    skb::SkBuff,
-    sock::{Found, NotFound, OwnedSock, Sock}, //
+    skb::{Linear, SkBuff},
+    sock::{Candidate, FullSock, NotFound, OwnedSock, Sock}, //
 };
 use core::ptr;
 use logic::{
     icmp::NoQuote,
-    transport::{Ports, Protocol, Transport}, //
+    transport::{Ports, Protocol, Transport, IPPROTO_TCP, IPPROTO_UDP}, //
 };
 use nf_bindings as bindings;
 
@@ -107,15 +108,6 @@ impl From<NoQuote> for Event {
     }
 }
 
-impl From<NotFound> for Event {
-    fn from(why: NotFound) -> Self {
-        match why {
-            NotFound::NoSocket => Self::NoSocket,
-            NotFound::Dying => Self::Dying,
-        }
-    }
-}
-
 /// The addresses, ports and device that a socket is looked up by.
 pub struct Key<'a, V: Version> {
     net: &'a Net,
@@ -125,12 +117,41 @@ pub struct Key<'a, V: Version> {
     ifindex: i32,
 }
 
+impl<'a, V: Version> Key<'a, V> {
+    /// By source and destination address and port.
+    #[inline(always)]
+    fn new(place: Place<'a>, addrs: (&'a V::Addr, &'a V::Addr), ports: Ports) -> Self {
+        Self {
+            net: place.net,
+            saddr: addrs.0,
+            daddr: addrs.1,
+            ports,
+            ifindex: place.indev.ifindex(),
+        }
+    }
+
+    /// By source address and port, and an end of a connection instead of the destination.
+    #[inline(always)]
+    fn translated(place: Place<'a>, saddr: &'a V::Addr, ports: Ports, dest: &'a Endpoint) -> Self {
+        Self::new(
+            place,
+            (saddr, V::endpoint_addr(dest)),
+            Ports {
+                source: ports.source,
+                dest: dest.port(),
+            },
+        )
+    }
+}
+
 /// The socket tables of an IP version. Each function wraps the one in C.
 pub trait Lookup: Version {
-    /// The event of a lookup for this protocol.
-    fn event(protocol: Protocol) -> Event;
-    /// The event of a lookup for a quoted packet.
-    const ICMP_EVENT: Event;
+    /// Counts a UDP lookup.
+    fn count_udp<C: Counters<Event>>();
+    /// Counts a TCP lookup.
+    fn count_tcp<C: Counters<Event>>();
+    /// Counts a lookup of what an ICMP error quotes.
+    fn count_icmp<C: Counters<Event>>();
 
     /// A UDP socket, no reference taken. Reuseport groups are resolved by the hash: a program gets
     /// to see no packet.
@@ -159,14 +180,19 @@ pub trait Lookup: Version {
 }
 
 impl Lookup for Ipv4 {
-    const ICMP_EVENT: Event = Event::IcmpIpv4;
+    #[inline(always)]
+    fn count_udp<C: Counters<Event>>() {
+        count!(C, Event::UdpIpv4);
+    }
 
     #[inline(always)]
-    fn event(protocol: Protocol) -> Event {
-        match protocol {
-            Protocol::Udp => Event::UdpIpv4,
-            Protocol::Tcp => Event::TcpIpv4,
-        }
+    fn count_tcp<C: Counters<Event>>() {
+        count!(C, Event::TcpIpv4);
+    }
+
+    #[inline(always)]
+    fn count_icmp<C: Counters<Event>>() {
+        count!(C, Event::IcmpIpv4);
     }
 
     #[inline(always)]
@@ -229,14 +255,19 @@ impl Lookup for Ipv4 {
 }
 
 impl Lookup for Ipv6 {
-    const ICMP_EVENT: Event = Event::IcmpIpv6;
+    #[inline(always)]
+    fn count_udp<C: Counters<Event>>() {
+        count!(C, Event::UdpIpv6);
+    }
 
     #[inline(always)]
-    fn event(protocol: Protocol) -> Event {
-        match protocol {
-            Protocol::Udp => Event::UdpIpv6,
-            Protocol::Tcp => Event::TcpIpv6,
-        }
+    fn count_tcp<C: Counters<Event>>() {
+        count!(C, Event::TcpIpv6);
+    }
+
+    #[inline(always)]
+    fn count_icmp<C: Counters<Event>>() {
+        count!(C, Event::IcmpIpv6);
     }
 
     #[inline(always)]
@@ -297,28 +328,218 @@ impl Lookup for Ipv6 {
     }
 }
 
-/// The packet and the offset of its payload, for a lookup that may run a program on it.
-type Program<'a> = Option<(&'a mut SkBuff, u32)>;
+/// What is to be done with a socket that a lookup finds.
+///
+/// A visitor, and not a value that is returned: each way in which a socket is found then ends by
+/// itself, and knows how the socket is kept and whether it is full.
+pub trait Visitor {
+    /// What it comes to.
+    type Output;
 
-/// Looks `key` up among UDP sockets. The result is borrowed.
-#[inline(always)]
-fn find_udp<'rcu, V: Lookup>(
-    rcu: rcu::Section<'rcu>,
-    key: &Key<'_, V>,
-) -> Result<Found<'rcu>, NotFound> {
-    // SAFETY: UDP sockets are freed after a grace period, and this one was found in the section.
-    unsafe { Sock::borrow(rcu, V::udp(key)) }.map(Found::Borrowed)
+    /// Looks at the socket of a packet of version `V`.
+    fn found<V: Version>(self, sock: Candidate<'_>) -> Self::Output;
+
+    /// There is no socket.
+    fn missing(self) -> Self::Output;
 }
 
-/// Looks `key` up among TCP sockets: what is beyond listening is owned, a listener is borrowed.
+/// Where to look: the namespace, and the device that the packet came in through.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The RCU read section in which it all happens.
+    pub rcu: rcu::Section<'a>,
+    /// The namespace.
+    pub net: &'a Net,
+    /// The device.
+    pub indev: &'a NetDevice,
+}
+
+/// Finds the socket that `packet` is for (for an ICMP error, the socket that sent what it quotes)
+/// and shows it to `visitor`. What happened is counted in `C`.
 #[inline(always)]
-fn find_tcp<'rcu, V: Lookup>(
-    rcu: rcu::Section<'rcu>,
+pub fn visit<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    payload: Payload,
+    visitor: W,
+) -> W::Output {
+    let Payload {
+        protocol, offset, ..
+    } = payload;
+    if payload.later_fragment {
+        count!(C, Event::LaterFragment);
+        return visitor.missing();
+    }
+    match protocol {
+        IPPROTO_UDP => match Transport::parse(&Linear(packet.skb()), Protocol::Udp, offset) {
+            Some(transport) => visit_udp::<V, C, W>(place, packet, transport, visitor),
+            None => visit_scattered::<V, C, W>(place, packet, Protocol::Udp, offset, visitor),
+        },
+        IPPROTO_TCP => visit_tcp::<V, C, W>(place, packet, offset, visitor),
+        _ => visit_other::<V, C, W>(place, packet, protocol, offset, visitor),
+    }
+}
+
+/// [`visit()`] for UDP.
+#[inline(always)]
+fn visit_udp<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    transport: Transport,
+    visitor: W,
+) -> W::Output {
+    V::count_udp::<C>();
+    let key = match translated_source(packet.skb(), CtInfo::ESTABLISHED_REPLY) {
+        None => Key::new(place, packet.addrs(), transport.ports),
+        Some(source) => Key::translated(place, packet.addrs().0, transport.ports, source),
+    };
+    found_udp::<V, C, W>(place, &key, visitor)
+}
+
+/// [`visit()`] for TCP. By itself: what it needs to keep across its calls is not for UDP to pay.
+#[inline(never)]
+fn visit_tcp<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    offset: u32,
+    visitor: W,
+) -> W::Output {
+    match Transport::parse(&Linear(packet.skb()), Protocol::Tcp, offset) {
+        Some(transport) => visit_tcp_at::<V, C, W>(place, packet, transport, visitor),
+        None => visit_scattered::<V, C, W>(place, packet, Protocol::Tcp, offset, visitor),
+    }
+}
+
+/// [`visit_tcp()`], with what the header says.
+#[inline(always)]
+fn visit_tcp_at<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    mut packet: Packet<'_, V>,
+    transport: Transport,
+    visitor: W,
+) -> W::Output {
+    V::count_tcp::<C>();
+
+    // A program may move the headers, so the addresses have to be copies.
+    let (saddr, daddr) = packet.addrs();
+    let (saddr, mut daddr, mut ports) = (*saddr, *daddr, transport.ports);
+    if let Some(source) = translated_source(packet.skb(), CtInfo::ESTABLISHED_REPLY) {
+        daddr = *V::endpoint_addr(source);
+        ports.dest = source.port();
+    }
+    let key = Key::new(place, (&saddr, &daddr), ports);
+    let program = Some((packet.skb_mut(), transport.data_offset));
+    found_tcp::<V, C, W>(place, &key, program, visitor)
+}
+
+/// [`visit()`] for UDP or TCP whose header is not in the linear part: it is in several pieces, or
+/// missing.
+#[cold]
+#[inline(never)]
+fn visit_scattered<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    protocol: Protocol,
+    offset: u32,
+    visitor: W,
+) -> W::Output {
+    let Some(transport) = Transport::parse(packet.skb(), protocol, offset) else {
+        count!(C, Event::Truncated);
+        return visitor.missing();
+    };
+    match protocol {
+        Protocol::Udp => visit_udp::<V, C, W>(place, packet, transport, visitor),
+        Protocol::Tcp => visit_tcp_at::<V, C, W>(place, packet, transport, visitor),
+    }
+}
+
+/// [`visit()`] for neither: an ICMP error quotes what was one of them.
+#[inline(never)]
+fn visit_other<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    protocol: u8,
+    offset: u32,
+    visitor: W,
+) -> W::Output {
+    if protocol != V::ICMP {
+        count!(C, Event::OtherProtocol);
+        return visitor.missing();
+    }
+    match V::is_error(packet.skb(), offset) {
+        Ok(()) => visit_quoted::<V, C, W>(place, packet, offset, visitor),
+        Err(why) => {
+            C::count(why.into());
+            visitor.missing()
+        }
+    }
+}
+
+/// [`visit()`] for the ICMP error at `offset`. The quoted packet was ours: its source is the local
+/// end. No program gets to see an error instead of the packet it was written for.
+#[inline(never)]
+fn visit_quoted<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    packet: Packet<'_, V>,
+    offset: u32,
+    visitor: W,
+) -> W::Output {
+    let quote = match V::quote(packet.skb(), offset) {
+        Ok(quote) => quote,
+        Err(why) => {
+            C::count(why.into());
+            return visitor.missing();
+        }
+    };
+    V::count_icmp::<C>();
+
+    let ports = Ports {
+        source: quote.ports.dest,
+        dest: quote.ports.source,
+    };
+    let key = match translated_source(packet.skb(), CtInfo::RELATED_REPLY) {
+        None => Key::new(place, (&quote.dest, &quote.source), ports),
+        Some(source) => Key::translated(place, &quote.dest, ports, source),
+    };
+    match quote.protocol {
+        Protocol::Udp => found_udp::<V, C, W>(place, &key, visitor),
+        Protocol::Tcp => found_tcp::<V, C, W>(place, &key, None, visitor),
+    }
+}
+
+/// The end to look up instead of the packet's destination, if the packet comes back on a
+/// connection whose source was translated: its socket has the source from before.
+#[inline(always)]
+fn translated_source(skb: &SkBuff, reply: CtInfo) -> Option<&Endpoint> {
+    let conn = skb.conntrack_as(reply)?;
+    conn.src_nat_done().then(|| conn.original_source())
+}
+
+/// Looks `key` up among UDP sockets.
+#[inline(always)]
+fn found_udp<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
     key: &Key<'_, V>,
-    program: Program<'_>,
-) -> Result<Found<'rcu>, NotFound> {
+    visitor: W,
+) -> W::Output {
+    // SAFETY: UDP sockets are full, freed after a grace period, and this one was found in the
+    // section.
+    borrowed::<V, C, W>(unsafe { FullSock::borrow(place.rcu, V::udp(key)) }, visitor)
+}
+
+/// Looks `key` up among TCP sockets: what is beyond listening is owned, a listener is borrowed. A
+/// program of a listener may get to see the packet, whose payload is at the offset given.
+#[inline(always)]
+fn found_tcp<V: Lookup, C: Counters<Event>, W: Visitor>(
+    place: Place<'_>,
+    key: &Key<'_, V>,
+    program: Option<(&mut SkBuff, u32)>,
+    visitor: W,
+) -> W::Output {
     if let Some(sock) = V::established(key) {
-        return Ok(Found::Owned(sock));
+        count!(C, Event::FoundOwned);
+        let sock: &Sock = &sock;
+        return visitor.found::<V>(sock.into());
     }
     let (skb, data_offset) = match program {
         Some((skb, data_offset)) => (skb.as_raw(), data_offset),
@@ -326,142 +547,29 @@ fn find_tcp<'rcu, V: Lookup>(
     };
     // SAFETY: A packet is borrowed mutably, so nothing else borrows its data.
     let sk = unsafe { V::listener(key, skb, data_offset as i32) };
-    // SAFETY: TCP listeners are freed after a grace period, and this one was found in the section.
-    unsafe { Sock::borrow(rcu, sk) }.map(Found::Borrowed)
+    // SAFETY: TCP listeners are full, freed after a grace period, and this one was found in the
+    // section.
+    borrowed::<V, C, W>(unsafe { FullSock::borrow(place.rcu, sk) }, visitor)
 }
 
-/// The end to look up instead of the packet's destination, if the packet comes back on a
-/// connection whose source was translated: its socket has the source from before.
+/// Shows a borrowed socket, or counts why there is none.
 #[inline(always)]
-fn translated_source(skb: &SkBuff, reply: CtInfo) -> Option<&Endpoint> {
-    match skb.conntrack() {
-        (info, Some(conn)) if info == reply && conn.src_nat_done() => Some(conn.original_source()),
-        _ => None,
-    }
-}
-
-/// Finds the socket that `packet`, which came in through `indev`, is for; for an ICMP error, the
-/// socket that sent what it quotes. What happened is counted in `C`.
-#[inline(always)]
-pub fn lookup<'rcu, V: Lookup, C: Counters<Event>>(
-    rcu: rcu::Section<'rcu>,
-    net: &Net,
-    indev: &NetDevice,
-    packet: &mut Packet<'_, V>,
-    payload: Payload,
-) -> Option<Found<'rcu>> {
-    match find::<V, C>(rcu, net, indev, packet, payload) {
-        Ok(found) => {
-            C::count(match found {
-                Found::Borrowed(_) => Event::FoundBorrowed,
-                Found::Owned(_) => Event::FoundOwned,
-            });
-            Some(found)
+fn borrowed<V: Version, C: Counters<Event>, W: Visitor>(
+    sock: Result<&FullSock, NotFound>,
+    visitor: W,
+) -> W::Output {
+    match sock {
+        Ok(sock) => {
+            count!(C, Event::FoundBorrowed);
+            visitor.found::<V>(sock.into())
         }
-        Err(why) => {
-            C::count(why);
-            None
+        Err(NotFound::NoSocket) => {
+            count!(C, Event::NoSocket);
+            visitor.missing()
+        }
+        Err(NotFound::Dying) => {
+            count!(C, Event::Dying);
+            visitor.missing()
         }
     }
-}
-
-/// [`lookup()`], with the reason where nothing is found.
-#[inline(always)]
-fn find<'rcu, V: Lookup, C: Counters<Event>>(
-    rcu: rcu::Section<'rcu>,
-    net: &Net,
-    indev: &NetDevice,
-    packet: &mut Packet<'_, V>,
-    payload: Payload,
-) -> Result<Found<'rcu>, Event> {
-    if payload.later_fragment {
-        return Err(Event::LaterFragment);
-    }
-    // Each protocol by itself: told apart once.
-    match Protocol::from_number(payload.protocol) {
-        Some(Protocol::Udp) => {
-            let (key, _) = key::<V, C>(net, indev, packet, Protocol::Udp, payload.offset)?;
-            Ok(find_udp(rcu, &key)?)
-        }
-        Some(Protocol::Tcp) => {
-            let (key, data_offset) =
-                key::<V, C>(net, indev, packet, Protocol::Tcp, payload.offset)?;
-            // A program may move the headers, so the addresses have to be copies.
-            let (saddr, daddr) = (*key.saddr, *key.daddr);
-            let key = Key::<V> {
-                net,
-                saddr: &saddr,
-                daddr: &daddr,
-                ports: key.ports,
-                ifindex: key.ifindex,
-            };
-            Ok(find_tcp(rcu, &key, Some((packet.skb_mut(), data_offset)))?)
-        }
-        None if payload.protocol == V::ICMP => {
-            find_quoted::<V, C>(rcu, net, indev, packet, payload.offset)
-        }
-        None => Err(Event::OtherProtocol),
-    }
-}
-
-/// What to look the packet's socket up by, and where the payload behind its transport header, of
-/// `protocol` and at `offset`, begins.
-#[inline(always)]
-fn key<'a, V: Lookup, C: Counters<Event>>(
-    net: &'a Net,
-    indev: &NetDevice,
-    packet: &'a Packet<'_, V>,
-    protocol: Protocol,
-    offset: u32,
-) -> Result<(Key<'a, V>, u32), Event> {
-    let transport = Transport::parse(packet.skb(), protocol, offset).ok_or(Event::Truncated)?;
-    C::count(V::event(protocol));
-
-    let (saddr, daddr) = packet.addrs();
-    let mut key = Key::<V> {
-        net,
-        saddr,
-        daddr,
-        ports: transport.ports,
-        ifindex: indev.ifindex(),
-    };
-    if let Some(source) = translated_source(packet.skb(), CtInfo::ESTABLISHED_REPLY) {
-        key.daddr = V::endpoint_addr(source);
-        key.ports.dest = source.port();
-    }
-    Ok((key, transport.data_offset))
-}
-
-/// [`find()`] for the ICMP message at `offset`. The quoted packet was ours: its source is the
-/// local end. No program gets to see an error instead of the packet it was written for.
-#[inline(never)]
-fn find_quoted<'rcu, V: Lookup, C: Counters<Event>>(
-    rcu: rcu::Section<'rcu>,
-    net: &Net,
-    indev: &NetDevice,
-    packet: &Packet<'_, V>,
-    offset: u32,
-) -> Result<Found<'rcu>, Event> {
-    let quote = V::quote(packet.skb(), offset)?;
-    C::count(V::ICMP_EVENT);
-
-    let mut key = Key::<V> {
-        net,
-        saddr: &quote.dest,
-        daddr: &quote.source,
-        ports: Ports {
-            source: quote.ports.dest,
-            dest: quote.ports.source,
-        },
-        ifindex: indev.ifindex(),
-    };
-    if let Some(source) = translated_source(packet.skb(), CtInfo::RELATED_REPLY) {
-        key.daddr = V::endpoint_addr(source);
-        key.ports.dest = source.port();
-    }
-
-    Ok(match quote.protocol {
-        Protocol::Udp => find_udp(rcu, &key)?,
-        Protocol::Tcp => find_tcp(rcu, &key, None)?,
-    })
 }

@@ -61,7 +61,7 @@ pub trait Expr: Copy + Send + Sync + 'static {
     fn init(ctx: &Ctx<'_>, attrs: &Attrs<'_>) -> Result<Self>;
 
     /// Evaluates it for a packet.
-    fn eval(&self, regs: &mut Regs, pkt: &mut Pkt<'_>) -> Result<(), Break>;
+    fn eval(&self, regs: &mut Regs, pkt: Pkt<'_>) -> Result<(), Break>;
 
     /// Adds the attributes that [`init()`](Self::init) would make an equal one of.
     fn dump(&self, message: &mut DumpMessage<'_>) -> Result;
@@ -104,9 +104,9 @@ impl<E: Expr> Adapter<E> {
         // SAFETY: The registers are this evaluation's own.
         let regs = unsafe { Regs::from_raw(regs) };
         // SAFETY: `pkt` does not outlast this call.
-        let mut pkt = unsafe { Pkt::from_raw(pkt) };
+        let pkt = unsafe { Pkt::from_raw(pkt) };
 
-        if value.eval(regs, &mut pkt).is_err() {
+        if value.eval(regs, pkt).is_err() {
             regs.set_break();
         }
     }

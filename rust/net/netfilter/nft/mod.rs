@@ -12,6 +12,6 @@ mod regs;
 pub use self::{
     chain::{do_chain, ChainFn, NatChains, NatState},
     expr::{Break, Ctx, Expr, Registration},
-    pkt::{Pkt, Versioned},
+    pkt::Pkt,
     regs::{DestReg, Regs, Value}, //
 };

@@ -23,16 +23,6 @@ pub struct Pkt<'eval> {
     _skb: PhantomData<&'eval mut SkBuff>,
 }
 
-/// A packet by its IP version, and what was found behind its header.
-pub enum Versioned<'a> {
-    /// IPv4.
-    Ipv4(Packet<'a, Ipv4>, Payload),
-    /// IPv6. What nf_tables has not found behind the header, [`Packet::find_payload()`] may.
-    Ipv6(Packet<'a, Ipv6>, Option<Payload>),
-    /// Neither.
-    Other,
-}
-
 impl<'eval> Pkt<'eval> {
     /// Wraps a pointer from C.
     ///
@@ -110,53 +100,51 @@ impl<'eval> Pkt<'eval> {
         self.pf() == bindings::NFPROTO_IPV6
     }
 
-    /// The packet, as one of its IP version.
+    /// The packet, if it is one of IPv4, and what follows its header.
     #[inline(always)]
-    pub fn versioned(&mut self) -> Versioned<'_> {
-        let info = self.info();
-        match self.pf() {
-            bindings::NFPROTO_IPV4 => Versioned::Ipv4(
-                // SAFETY: A hook of this family sees IPv4 packets.
-                unsafe { self.packet() },
-                Payload {
-                    protocol: info.tprot,
-                    offset: u32::from(info.thoff),
-                    later_fragment: info.fragoff != 0,
-                },
-            ),
-            bindings::NFPROTO_IPV6 => {
-                // SAFETY: A hook of this family sees IPv6 packets.
-                Versioned::Ipv6(unsafe { self.packet() }, ipv6_payload(info))
-            }
-            _ => Versioned::Other,
+    pub fn ipv4(self) -> Result<(Packet<'eval, Ipv4>, Payload), Self> {
+        if !self.is_ipv4() {
+            return Err(self);
         }
+        let info = self.info();
+        let payload = Payload {
+            protocol: info.tprot,
+            offset: u32::from(info.thoff),
+            later_fragment: info.fragoff != 0,
+        };
+        // SAFETY: A hook of this family sees IPv4 packets.
+        Ok((unsafe { self.packet() }, payload))
+    }
+
+    /// The packet, if it is one of IPv6, and what nf_tables found behind its extension headers.
+    ///
+    /// Its walk stops at an authentication header and gives up on offsets above 16 bits, where a
+    /// socket lookup goes on; [`Packet::find_payload()`] walks again.
+    #[inline(always)]
+    pub fn ipv6(self) -> Result<(Packet<'eval, Ipv6>, Option<Payload>), Self> {
+        if !self.is_ipv6() {
+            return Err(self);
+        }
+        let info = self.info();
+        let parsed = u32::from(info.flags) & bindings::NFT_PKTINFO_L4PROTO != 0;
+        let payload = (parsed && info.tprot != logic::ipv6::NEXTHDR_AUTH).then_some(Payload {
+            protocol: info.tprot,
+            offset: u32::from(info.thoff),
+            later_fragment: info.fragoff != 0,
+        });
+        // SAFETY: A hook of this family sees IPv6 packets.
+        Ok((unsafe { self.packet() }, payload))
     }
 
     /// # Safety
     ///
     /// The packet must be of version `V`.
     #[inline]
-    unsafe fn packet<V: Version>(&mut self) -> Packet<'_, V> {
-        // SAFETY: The packet is valid during the evaluation, and `&mut self` is the only way to it.
+    unsafe fn packet<V: Version>(self) -> Packet<'eval, V> {
+        // SAFETY: The packet is valid during the evaluation, and `self`, of which there is one,
+        // was the only way to it.
         let skb = unsafe { SkBuff::from_raw_mut(self.info().skb) };
         // SAFETY: By the requirement on this function.
         unsafe { Packet::new(skb) }
     }
-}
-
-/// What follows an IPv6 packet's extension headers, as nf_tables found it.
-///
-/// Its walk stops at an authentication header and gives up on offsets above 16 bits, where a
-/// socket lookup goes on: those packets have to be walked again.
-#[inline(always)]
-fn ipv6_payload(info: &bindings::nft_pktinfo) -> Option<Payload> {
-    let parsed = u32::from(info.flags) & bindings::NFT_PKTINFO_L4PROTO != 0;
-    if !parsed || info.tprot == logic::ipv6::NEXTHDR_AUTH {
-        return None;
-    }
-    Some(Payload {
-        protocol: info.tprot,
-        offset: u32::from(info.thoff),
-        later_fragment: info.fragoff != 0,
-    })
 }
