@@ -133,5 +133,5 @@ done <"$tmp/traffic"
 
 check "the file is for root alone" \
 	[ "$(stat -c %a%u%g "$debugfs" | sed 's/^[0-7]*\([0-7]\)\([0-7]\)00$/\1\2/')" = 00 ]
-served 2
+served 3
 finish

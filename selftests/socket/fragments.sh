@@ -87,7 +87,8 @@ traffic "$client" "$server" "$tmp" <<-'EOF'
 	        more = at != pieces[-1]
 	        if ":" in src:
 	            header = struct.pack("!BBHI", proto, 0, at | more, ident)
-	            yield ip6(src, dst, 44, header + piece)
+	            # The flow label is where a port would be, if the header's place were not known.
+	            yield ip6(src, dst, 44, header + piece, flow=7001)
 	        else:
 	            yield ip4(src, dst, proto, piece, ident=ident, fragment=at // 8 | more << 13)
 

@@ -179,8 +179,8 @@ def ip4(src, dst, proto, payload, options=b"", ttl=64, ident=1, fragment=0, leng
     return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + payload
 
 
-def ip6(src, dst, nexthdr, payload, hops=64):
-    header = struct.pack("!IHBB", 0x60000000, len(payload), nexthdr, hops)
+def ip6(src, dst, nexthdr, payload, hops=64, flow=0):
+    header = struct.pack("!IHBB", 6 << 28 | flow, len(payload), nexthdr, hops)
     return header + _addr(src) + _addr(dst) + payload
 
 
