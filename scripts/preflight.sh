@@ -48,7 +48,7 @@ fi
 	"use a kernel with CONFIG_RUST=y ('make rustavailable' in its source says what it needs)"
 
 for wanted in CONFIG_NF_TABLES CONFIG_NF_TABLES_INET CONFIG_NF_TABLES_IPV6 CONFIG_NF_CONNTRACK \
-	CONFIG_SOCK_CGROUP_DATA; do
+	CONFIG_NF_NAT CONFIG_XFRM CONFIG_SOCK_CGROUP_DATA; do
 	case $(option $wanted) in
 	y|m) ;;
 	*) refuse "the kernel $release was built without $wanted" "use a kernel that has it" ;;
