@@ -27,7 +27,7 @@ LOGS=$TOP/build/check
 # The selftests in a guest, for one implementation
 guest()
 {
-	CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-900} CONSOLE=$LOGS/$1.console SHARE='' KERNEL=stock \
+	CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-1500} CONSOLE=$LOGS/$1.console SHARE='' KERNEL=stock \
 		"$TESTS/vmtest.sh" "IMPL=$1 /src/selftests/run.sh $ONLY" 2>&1
 }
 

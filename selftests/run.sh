@@ -3,8 +3,8 @@
 #
 # run.sh [SCRIPT...]: run the selftests in the guest, as root, for one implementation:
 #
-#	IMPL=c     nft_socket.ko, the kernel's module
-#	IMPL=rust  nft_socket_rust.ko (the default)
+#	IMPL=c     the kernel's module: nft_socket.ko, and nft_chain_nat.ko for what is in nat/
+#	IMPL=rust  nft_socket_rust.ko, nft_chain_nat_rust.ko (the default)
 #
 # SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run. Output is
 # that of the kernel's kselftest runner: one line for each script, its own KTAP behind "# ". Exit
@@ -22,10 +22,20 @@ dir=$(dirname "$(readlink -e "$0")")
 export IMPL
 
 case $IMPL in
-c)	module=nft_socket other=nft_socket_rust ;;
-rust)	module=nft_socket_rust other=nft_socket ;;
+c|rust)	;;
 *)	echo "Bail out! IMPL=$IMPL: neither c nor rust"; exit 1 ;;
 esac
+
+# choose SCRIPT: the module that it tests, and the one that it does not
+choose()
+{
+	module=nft_socket
+	case $1 in
+	nat/*)	module=nft_chain_nat ;;
+	esac
+	other=${module}_rust
+	[ "$IMPL" = c ] || { other=$module module=${module}_rust; }
+}
 
 bail()
 {
@@ -43,20 +53,27 @@ tainted()
 	echo $((taints & bad_taints))
 }
 
-# Only the module under test is loaded. The kernel loads ours for new rules, so for C it has to be
-# kept away, as a user would do it who wants C back.
+# Only the module under test is loaded. The kernel loads our nft_socket for new rules, so for C it
+# has to be kept away, as a user would do it who wants C back; of chains of type nat C's module is
+# what has to be kept away.
 load()
 {
-	local refs
+	local refs conf=/run/modprobe.d/nfrust-test.conf attempt=0
 
 	mkdir -p /run/modprobe.d
-	rm -f /run/modprobe.d/nfrust-test.conf
-	if [ "$IMPL" = c ]; then
-		echo "blacklist nft_socket_rust" >/run/modprobe.d/nfrust-test.conf
-	fi
-	if [ -e "/sys/module/$other/refcnt" ]; then
-		rmmod "$other" || return 1
-	fi
+	rm -f $conf
+	case $module in
+	nft_socket)
+		echo "blacklist nft_socket_rust" >$conf ;;
+	nft_chain_nat_rust)
+		cp "$dir/../samples/modprobe.d/nft_chain_nat_rust.conf" $conf ;;
+	esac
+	# What a namespace that is on its way out holds is given back a little later.
+	while [ -e "/sys/module/$other/refcnt" ] && ! rmmod "$other"; do
+		attempt=$((attempt + 1))
+		[ $attempt -lt 10 ] || return 1
+		sleep 1
+	done
 	[ -e "/sys/module/$module/refcnt" ] || modprobe "$module" || return 1
 	read -r refs <"/sys/module/$module/refcnt"
 	[ "$refs" = 0 ] || echo "# $module has $refs references before the test"
@@ -81,7 +98,7 @@ if [ $# -gt 0 ]; then
 else
 	cd "$dir" || exit 1
 	# The latter two have Rust in any case, and C beside it where they need it.
-	scripts=(socket/*.sh)
+	scripts=(socket/*.sh nat/*.sh)
 	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
 fi
 selected=()
@@ -92,6 +109,7 @@ for script in "${scripts[@]}"; do
 done
 
 [ "$(id -u)" = 0 ] || bail "needs root"
+choose "${selected[0]:-}"
 load || bail "cannot load $module"
 
 echo "KTAP version 1"
@@ -108,6 +126,7 @@ for script in "${selected[@]}"; do
 	echo "selftests: $script" >/dev/kmsg
 	taint=$(tainted)
 	start=$EPOCHREALTIME
+	choose "$script"
 	if load; then
 		timeout --kill-after=10 "$limit" "$dir/$script" </dev/null 2>&1 | sed -u 's/^/# /'
 		status=${PIPESTATUS[0]}
