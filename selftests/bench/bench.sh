@@ -20,9 +20,9 @@ load_env
 unset CMD # of make vm; it would come before the argument
 [ "${KERNEL:-stock}" = stock ] || die "costs are those of the stock kernel: leave KERNEL= alone"
 out=$(realpath -m "${BENCH_OUT:-$TOP/build/bench}")
-module=$TOP/build/$NFRUST_KREL/nft_socket_rust.ko
 append=${BENCH_APPEND-mitigations=off}
-[ -e "$module" ] || die "no module yet: run 'make modules' first"
+[ -e "$TOP/build/$NFRUST_KREL/nft_socket_rust.ko" ] ||
+	die "no module yet: run 'make modules' first"
 
 case $mode in
 full)	command="make bench" ;;
@@ -34,7 +34,7 @@ esac
 mkdir -p "$out"
 rm -f "$out/figures.json"
 
-# Which source the module is from, and which module it was.
+# Which source the module is from; which module it was, the guest says.
 commit=$(git -C "$TOP" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 changes=$(git -C "$TOP" status --porcelain -- Kbuild rust selftests/bench 2>/dev/null || :)
 [ -z "$changes" ] || commit="$commit, with changes"
@@ -49,6 +49,6 @@ say "done"
 
 NFRUST_BIND=$out "$TOP/scripts/inroot" python3 "$TOP/selftests/bench/report.py" \
 	"$out/figures.json" "$out/results.json" \
-	"commit=$commit" "module=nft_socket_rust.ko $(key <"$module")" \
-	"qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1" "command=$command"
+	"commit=$commit" "command=$command" \
+	"qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1"
 printf '%-8s %s\n' results "${out#"$PWD"/}/results.json"

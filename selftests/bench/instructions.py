@@ -9,6 +9,7 @@ For each kind of traffic, round after round: no expression, C, Rust, C, Rust, ..
 an implementation's figure minus that of no expression is what the expression costs.
 """
 
+import hashlib
 import json
 import os
 import socket
@@ -153,10 +154,13 @@ def main():
     uname = os.uname()
     with open("/proc/cmdline") as file:
         cmdline = file.read().strip()
+    name = "nft_socket_rust.ko"
+    with open(f"/lib/modules/{uname.release}/updates/{name}", "rb") as file:
+        module = f"{name} {hashlib.sha256(file.read()).hexdigest()[:12]}"
     with open(path, "w") as file:
         json.dump({"mode": mode, "kernel": uname.release, "kernel_version": uname.version,
-                   "cmdline": cmdline, "cpus": os.cpu_count(), "rounds": bench.rounds,
-                   "packets": bench.batches * bench.frames.BATCH,
+                   "cmdline": cmdline, "cpus": os.cpu_count(), "module": module,
+                   "rounds": bench.rounds, "packets": bench.batches * bench.frames.BATCH,
                    "instructions": bench.rows}, file)
 
 
