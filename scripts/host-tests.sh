@@ -54,7 +54,7 @@ cargo() {
 }
 
 build_fuzzer() {
-	local flag flags=(-Cpasses=sancov-module)
+	local flag flags=(-Cpanic=abort -Cpasses=sancov-module)
 	cargo run --quiet --package logic-fuzz --bin seeds -- "$out/seeds" || return
 
 	# What rustc can do by itself: the coverage that libFuzzer steers by. The program is clang's
@@ -74,7 +74,7 @@ fuzzer=
 # The fuzzer has one core, the other is left to cargo.
 if [ "$FUZZ_SECONDS" -gt 0 ]; then
 	if build_fuzzer; then
-		"$TOP/scripts/inroot" "$out/fuzz" -max_total_time="$FUZZ_SECONDS" -max_len=600 \
+		RUST_BACKTRACE=0 "$TOP/scripts/inroot" "$out/fuzz" -max_total_time="$FUZZ_SECONDS" -max_len=600 \
 			-timeout=5 -print_final_stats=1 -artifact_prefix="$out/found/" \
 			"$out/corpus" "$out/seeds" "$out/found" >"$out/fuzz.log" 2>&1 </dev/null &
 		fuzzer=$!

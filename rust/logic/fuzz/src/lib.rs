@@ -69,8 +69,8 @@ impl Input {
     }
 }
 
-/// What libFuzzer calls with each input. A panic cannot leave a C function: it aborts, after its
-/// message, and libFuzzer saves the input.
+/// What libFuzzer calls with each input. A panic aborts, after its message, and libFuzzer then
+/// saves the input.
 #[no_mangle]
 extern "C" fn LLVMFuzzerTestOneInput(data: *const u8, size: usize) -> c_int {
     if size > 0 {
