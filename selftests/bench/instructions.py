@@ -80,10 +80,10 @@ class Bench:
                 raise SystemExit(f"{name}: {impl} was to serve, Rust's counters rose by {ends}, "
                                  f"expected {expected}")
 
-    def measure(self, traffic, keys, rounds, cost):
+    def measure(self, traffic, keys, rounds, cost, base_key="none"):
         """{key: {impl: costs of all rounds}}, and the costs without the expression."""
         base, added = [], {key: {impl: [] for impl in IMPLS} for key in keys}
-        none = nft_socket.table_name("base", "none", traffic.hook)
+        none = nft_socket.table_name("base", base_key, traffic.hook)
         for _ in range(rounds):
             base.append(self.with_table(none, cost))
             for key in keys:
@@ -110,22 +110,28 @@ class Bench:
         self.record(name, version, "live frames", limit, base, added)
         traffic.close()
 
-    def pktgen_row(self, version):
+    def pktgen_rows(self, version):
         subprocess.run(("modprobe", "pktgen"), check=True)
         traffic = nft_socket.udp_unconnected(version)
         pktgen = inject.Pktgen(nft_socket.DEV)
         pktgen.configure(nft_socket.MAC, nft_socket.REMOTE[version], nft_socket.LOCAL[version],
-                         4000, 5000)
-        base, added = self.measure(traffic, ("mark",), self.pktgen_rounds,
-                                   lambda: pktgen.cost(self.pktgen_packets))
+                         4000, nft_socket.PORT)
+        def cost():
+            return pktgen.cost(self.pktgen_packets)
+
+        base, added = self.measure(traffic, ("mark",), self.pktgen_rounds, cost)
         self.record("UDP, unconnected", version, "pktgen", nft_socket.UDP4, base, added)
+        # A whole rule, and as base one that drops by the port: the set-up of earlier figures.
+        base, added = self.measure(traffic, ("rule",), self.pktgen_rounds, cost, "rule")
+        self.record("UDP, rule for rule", version, "pktgen", nft_socket.UDP4, base,
+                    {"mark": added["rule"]})
         pktgen.close()
         traffic.close()
 
     def run(self):
         if self.pktgen_rounds:
-            self.pktgen_row(4)
-            self.tell_rows("UDP, unconnected, by pktgen", 4, 1)
+            self.pktgen_rows(4)
+            self.tell_rows("UDP, unconnected, and rule for rule, by pktgen", 4, 2)
         for version in (4, 6):
             for name, make, limit4, limit6, quick in nft_socket.TRAFFIC:
                 limit = limit4 if version == 4 else limit6

@@ -25,6 +25,7 @@ NATTED = {4: "192.0.2.100", 6: "2001:db8::100"}
 
 CGROUP, CGROUP_LEVEL = "nfrust-bench/level2", 2
 MARK = 0x2A
+PORT = 5000
 KEYS = ("mark", "transparent", "wildcard", "cgroupv2")
 MODULE = {"c": "nft_socket", "rust": "nft_socket_rust"}
 HOOKS = {"prerouting": (0, -150), "input": (1, 0)}
@@ -49,7 +50,6 @@ def table_name(impl, key, hook):
 class Rules:
     def __init__(self, nft, hooks):
         self.nft, self.hooks = nft, hooks
-        self.tables = 0
 
     def _send(self, *messages):
         result = self.nft.batch(*messages)
@@ -72,13 +72,29 @@ class Rules:
             rule = nfnl.string(1, name) + nfnl.string(2, "c")  # an empty list is refused
         self._send(head, (kind, flags, family, rule))
 
+    @staticmethod
+    def _make_text(name, hook, rules):
+        """The same, of rules as people write them."""
+        _, priority = HOOKS[hook]
+        net.nft("-f", "-", text=f"""
+            table inet {name} {{
+                flags dormant
+                chain c {{
+                    type filter hook {hook} priority {priority}; policy drop;
+                    {rules}
+                }}
+            }}""")
+
     def make(self, impl):
         """The tables of one implementation: the expression, nothing else. 'base' has a rule
-        without any expression, which is what the others are compared with."""
+        without any expression, which is what the others are compared with; and for both there is
+        a whole rule."""
         for hook in self.hooks:
             if impl == "base":
                 self._make(table_name(impl, "none", hook), hook)
+                self._make_text(table_name(impl, "rule", hook), hook, f"udp dport {PORT} drop")
                 continue
+            self._make_text(table_name(impl, "rule", hook), hook, "socket mark 1 drop")
             for key in KEYS:
                 level = CGROUP_LEVEL if key == "cgroupv2" else None
                 self._make(table_name(impl, key, hook), hook,
@@ -87,23 +103,15 @@ class Rules:
             return
         # And one whose rules compare and count: whether each key sees what it should.
         for hook in self.hooks:
-            number, priority = HOOKS[hook]
-            name = table_name(impl, "check", hook)
-            net.nft("-f", "-", text=f"""
-                table inet {name} {{
-                    flags dormant
-                    chain c {{
-                        type filter hook {hook} priority {priority}; policy drop;
-                        socket mark {MARK} counter
-                        socket transparent 0 counter
-                        socket wildcard {{ 0, 1 }} counter
-                        socket cgroupv2 level {CGROUP_LEVEL} "{CGROUP}" counter
-                    }}
-                }}""")
+            self._make_text(table_name(impl, "check", hook), hook, f"""
+                socket mark {MARK} counter
+                socket transparent 0 counter
+                socket wildcard {{ 0, 1 }} counter
+                socket cgroupv2 level {CGROUP_LEVEL} "{CGROUP}" counter""")
 
     def references(self):
         """How many expressions make() leaves behind for an implementation."""
-        return 2 * len(KEYS) * len(self.hooks)
+        return (2 * len(KEYS) + 1) * len(self.hooks)
 
     def wake(self, name):
         self._set_flags(name, 0)
@@ -207,18 +215,18 @@ def any_address(v):
 
 
 def udp_unconnected(v):
-    s = net.udp(any_address(v), 5000, mark=MARK)
-    return Traffic(udp_packet(v, 5000), "found_borrowed", keep=(s,))
+    s = net.udp(any_address(v), PORT, mark=MARK)
+    return Traffic(udp_packet(v, PORT), "found_borrowed", keep=(s,))
 
 
 def udp_bound(v):
-    s = net.udp(LOCAL[v], 5000, mark=MARK)
-    return Traffic(udp_packet(v, 5000), "found_borrowed", keep=(s,))
+    s = net.udp(LOCAL[v], PORT, mark=MARK)
+    return Traffic(udp_packet(v, PORT), "found_borrowed", keep=(s,))
 
 
 def udp_connected(v):
-    s = net.udp(LOCAL[v], 5000, mark=MARK, peer=(REMOTE[v], 4000))
-    return Traffic(udp_packet(v, 5000), "found_borrowed", keep=(s,))
+    s = net.udp(LOCAL[v], PORT, mark=MARK, peer=(REMOTE[v], 4000))
+    return Traffic(udp_packet(v, PORT), "found_borrowed", keep=(s,))
 
 
 def udp_none(v):
@@ -281,8 +289,8 @@ def tcp_none(v):
 
 
 def icmp_udp(v):
-    s = net.udp(any_address(v), 5000, mark=MARK)
-    quote = udp_packet(v, 4000, sport=5000, src=LOCAL[v], dst=REMOTE[v])
+    s = net.udp(any_address(v), PORT, mark=MARK)
+    quote = udp_packet(v, 4000, sport=PORT, src=LOCAL[v], dst=REMOTE[v])
     return Traffic(net.icmp(REMOTE[v], LOCAL[v], quote), "found_borrowed", keep=(s,))
 
 
@@ -300,7 +308,7 @@ def icmp_echo(v):
 
 def later_fragment(v):
     # nft_socket does not defragment, so these are seen by any chain while nothing else does.
-    payload = udp_packet(v, 5000)[20 if v == 4 else 40:]
+    payload = udp_packet(v, PORT)[20 if v == 4 else 40:]
     if v == 4:
         packet = net.ip4(REMOTE[v], LOCAL[v], socket.IPPROTO_UDP, payload, fragment=1)
     else:
@@ -329,7 +337,7 @@ class Conntrack:
 def udp_reply(v):
     """The reply of a source-NATed connection: its destination is not what the socket has."""
     nat = Conntrack()
-    s = net.udp(LOCAL[v], 5000, mark=MARK, peer=(REMOTE[v], 4444))
+    s = net.udp(LOCAL[v], PORT, mark=MARK, peer=(REMOTE[v], 4444))
     s.send(b"x")
     net.settle()
     return Traffic(udp_packet(v, 7000, sport=4444, dst=NATTED[v]), "found_borrowed", keep=(s, nat))
@@ -342,7 +350,7 @@ def tcp_reply(v):
         file.write("1")
     with net.netns(PEER):
         server = net.listener(REMOTE[v], 4444)
-    s = net.tcp_client(LOCAL[v], 5000, (REMOTE[v], 4444), mark=MARK)
+    s = net.tcp_client(LOCAL[v], PORT, (REMOTE[v], 4444), mark=MARK)
     accepted, peer = server.accept()
     if peer[:2] != (NATTED[v], 7000):
         raise SystemExit(f"connection was not translated: it comes from {peer}")
@@ -353,8 +361,8 @@ def tcp_reply(v):
 def udp_conntrack(v):
     """An ordinary packet on a machine that tracks connections: not a reply."""
     nat = Conntrack()
-    s = net.udp(any_address(v), 5000, mark=MARK)
-    return Traffic(udp_packet(v, 5000), "found_borrowed", keep=(s, nat))
+    s = net.udp(any_address(v), PORT, mark=MARK)
+    return Traffic(udp_packet(v, PORT), "found_borrowed", keep=(s, nat))
 
 
 # What is measured: name, IP version, how to make it, the most that Rust may take of what C takes,

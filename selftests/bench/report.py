@@ -12,7 +12,7 @@ import json
 import sys
 
 KEYS = ("mark", "transparent", "wildcard", "cgroupv2")
-LABEL = 27
+LABEL = 29
 
 
 def groups(rows):
@@ -63,6 +63,8 @@ def verdict(rows):
 
 def bars(rows):
     for row in rows:
+        if row["traffic"] == "UDP, rule for rule":
+            continue
         c, rust = row["c"]["median"], row["rust"]["median"]
         print(f"   {row['traffic']}, IPv{row['ip']}, 'socket {row['key']}'")
         for name, value, note in (("C", c, ""), ("Rust", rust, f"  {rust / c:.2f} of C's")):
