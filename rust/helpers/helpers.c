@@ -2,4 +2,3 @@
 #include "cgroup.c"
 #include "net_namespace.c"
 #include "percpu.c"
-#include "skbuff.c"

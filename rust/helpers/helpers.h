@@ -10,15 +10,12 @@
 #include <linux/types.h>
 
 struct cgroup;
-struct dst_entry;
 struct net;
 struct nf_hook_entries;
 struct nf_hook_ops;
-struct sk_buff;
 
 void nfrust_helper_cgroup_put(struct cgroup *cgrp);
 void *nfrust_helper_net_generic(const struct net *net, unsigned int id);
-void nfrust_helper_skb_dst_set(struct sk_buff *skb, struct dst_entry *dst);
 u64 nfrust_helper_percpu_sum(const u64 __percpu *counter);
 
 /* Exported by netfilter's core, which declares them for its own files only. */

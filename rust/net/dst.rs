@@ -65,7 +65,7 @@ impl Dst {
 
     /// The length of the link layer's header on the route's device.
     #[inline]
-    pub(crate) fn hard_header_len(&self) -> u32 {
+    fn hard_header_len(&self) -> u32 {
         let field = self
             .as_raw()
             .cast::<u8>()
@@ -94,6 +94,13 @@ impl OwnedDst {
     pub(crate) unsafe fn from_raw(ptr: NonNull<bindings::dst_entry>) -> Self {
         // INVARIANT: By the requirement on this function.
         Self(ptr)
+    }
+
+    /// The length of the link layer's header on the route's device.
+    #[inline]
+    pub(crate) fn hard_header_len(&self) -> u32 {
+        // SAFETY: By the type's invariants the route is valid; the wrapper is transparent.
+        unsafe { self.0.cast::<Dst>().as_ref() }.hard_header_len()
     }
 
     /// Hands the reference over to C.

@@ -13,6 +13,7 @@ const __LOG_PREFIX: &[u8] = b"nfrust\0";
 pub mod cgroup;
 pub mod conntrack;
 pub mod dst;
+mod errno;
 pub mod module;
 pub mod netfilter;
 pub mod netlink;

@@ -140,15 +140,18 @@ impl SkBuff {
     #[inline]
     pub fn set_dst(&mut self, dst: OwnedDst) {
         self.drop_dst();
-        // SAFETY: The packet has no route, and takes the reference over.
-        unsafe { bindings::nfrust_helper_skb_dst_set(self.as_raw(), dst.into_raw()) };
+        // SAFETY: The packet is ours. GRO may not take the short way with one that has a route.
+        unsafe { (*self.as_raw()).__bindgen_anon_4.headers.as_mut() }.set_slow_gro(1);
+        let field = self.field::<usize>(bindings::RUST_OFFSETOF_sk_buff__skb_refdst);
+        // SAFETY: The field is at that offset; the packet takes the reference over.
+        unsafe { field.write(dst.into_raw().expose_provenance()) };
     }
 
     /// The room before the data, bytes: `skb_headroom()`.
     #[inline]
     pub fn headroom(&self) -> u32 {
         let skb = self.fields();
-        (skb.data.addr() - skb.head.addr()) as u32
+        skb.data.addr().wrapping_sub(skb.head.addr()) as u32
     }
 
     /// Makes `more` bytes more room before the data: `pskb_expand_head()`. `ENOMEM`.

@@ -6,6 +6,7 @@
 
 use crate::{
     dst::OwnedDst,
+    errno,
     netfilter::ip::{Packet, Version},
     netns::Net, //
 };
@@ -13,10 +14,7 @@ use core::{
     mem::MaybeUninit,
     ptr, //
 };
-use kernel::{
-    error::{code::*, from_err_ptr, to_result},
-    prelude::*, //
-};
+use kernel::prelude::*;
 use logic::nat::OutPolicies;
 use nf_bindings as bindings;
 
@@ -42,18 +40,18 @@ pub fn out_policies(net: &Net) -> OutPolicies {
     }
 }
 
-/// Looks the packet, which has a route, up among the policies of `net`, and routes it as the one
-/// that matches says: `nf_xfrm_me_harder()`.
+/// Looks a packet of version `V`, which has a route, up among the policies of `net`, and routes it
+/// as the one that matches says: `nf_xfrm_me_harder()`.
 ///
 /// Fails with `EHOSTUNREACH` where the route is being destroyed, with `EPERM` where policy forbids
 /// the packet, with `ENOMEM`, or with what the lookup of a bundle fails with; the packet is then to
 /// be dropped.
 #[inline(never)]
-pub fn lookup_again<V: Version>(net: &Net, packet: &mut Packet<'_, V>) -> Result {
+pub fn lookup_again<V: Version>(net: &Net, packet: Packet<'_, V>) -> Result {
     let mut flow = MaybeUninit::<bindings::flowi>::uninit();
-    let skb = packet.skb_mut();
+    let skb = packet.into_skb();
     // SAFETY: The packet is valid, of this family, and there is room for a flow.
-    to_result(unsafe {
+    errno::check(unsafe {
         bindings::__xfrm_decode_session(
             net.as_raw(),
             skb.as_raw(),
@@ -68,7 +66,7 @@ pub fn lookup_again<V: Version>(net: &Net, packet: &mut Packet<'_, V>) -> Result
     let sock = skb.sock().filter(|sock| sock.is_in(net));
 
     // SAFETY: All are valid, and the flow was filled above. The lookup takes the reference over.
-    let dst = from_err_ptr(unsafe {
+    let dst = errno::check_ptr(unsafe {
         bindings::xfrm_lookup(
             net.as_raw(),
             dst.into_raw(),
@@ -77,12 +75,11 @@ pub fn lookup_again<V: Version>(net: &Net, packet: &mut Packet<'_, V>) -> Result
             0,
         )
     })?;
-    let dst = ptr::NonNull::new(dst).ok_or(EHOSTUNREACH)?;
     // SAFETY: A lookup that succeeds returns a route with a reference.
-    skb.set_dst(unsafe { OwnedDst::from_raw(dst) });
-
+    let dst = unsafe { OwnedDst::from_raw(dst) };
     // The new device's header may need more room.
-    let need = skb.dst().map_or(0, |dst| dst.hard_header_len());
+    let need = dst.hard_header_len();
+    skb.set_dst(dst);
     let have = skb.headroom();
     if have < need {
         skb.expand_head(need - have)?;

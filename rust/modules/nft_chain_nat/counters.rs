@@ -6,7 +6,6 @@ use kernel::{
     debugfs::Writer,
     fmt, //
 };
-use logic::nat::Reason;
 use net::percpu::{self, Event as _};
 
 /// What happens to a packet in the hooks; each is counted.
@@ -54,18 +53,6 @@ impl percpu::Event for Event {
     #[inline]
     fn index(self) -> usize {
         self as usize
-    }
-}
-
-impl From<Reason> for Event {
-    #[inline]
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Policies => Self::LookupPolicies,
-            Reason::SocketPolicies => Self::LookupSocketPolicies,
-            Reason::DefaultBlocks => Self::LookupDefaultBlocks,
-            Reason::Bundle => Self::LookupBundle,
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use logic::{
     byteorder::Be16,
     ipv6,
-    nat::{Change, End},
+    nat::{Change, End, Reason},
     transport::Protocol, //
 };
 use net::{
@@ -22,7 +22,6 @@ use net::{
         ip::{Ipv4, Ipv6, Packet, Version},
         nat::{self, Dispatchers, Translation}, //
     },
-    percpu::Counters as _,
     xfrm, //
 };
 
@@ -258,14 +257,15 @@ fn look_up_again<V: Version>(call: &mut Call<'_, V>, verdict: Verdict) -> Verdic
     match xfrm::out_policies(net).lookup_reason(bundle) {
         None => {
             count!(Stats, Event::LookupSkipped);
-            verdict
+            return verdict;
         }
-        Some(reason) => {
-            Stats::count(reason.into());
-            match xfrm::lookup_again(net, &mut call.packet) {
-                Ok(()) => verdict,
-                Err(err) => Verdict::drop_err(err),
-            }
-        }
+        Some(Reason::Policies) => count!(Stats, Event::LookupPolicies),
+        Some(Reason::SocketPolicies) => count!(Stats, Event::LookupSocketPolicies),
+        Some(Reason::DefaultBlocks) => count!(Stats, Event::LookupDefaultBlocks),
+        Some(Reason::Bundle) => count!(Stats, Event::LookupBundle),
+    }
+    match xfrm::lookup_again(net, call.packet.reborrow()) {
+        Ok(()) => verdict,
+        Err(err) => Verdict::drop_err(err),
     }
 }

@@ -175,6 +175,21 @@ impl<'a, V: Version> Packet<'a, V> {
         self.skb
     }
 
+    /// The packet, without what is known of it.
+    #[inline]
+    pub fn into_skb(self) -> &'a mut SkBuff {
+        self.skb
+    }
+
+    /// The same packet again, for something that takes it whole.
+    #[inline]
+    pub fn reborrow(&mut self) -> Packet<'_, V> {
+        Packet {
+            skb: self.skb,
+            _version: PhantomData,
+        }
+    }
+
     /// The packet, for what may move its data.
     #[inline]
     pub fn skb_mut(&mut self) -> &mut SkBuff {
