@@ -5,15 +5,15 @@
 # nothing. Behind a tunnel that is whoever sent the inner packet, and may be of the other IP
 # version, no IP socket at all, or of another network namespace.
 #
-#	server: vx4, vx6	tunnels over IPv4 and IPv6
-#	other:  vo4, vo6	the same, with the outer packets still in the server's namespace
+#	server:     vx4, vx6	tunnels over IPv4 and IPv6
+#	elsewhere:  vo4, vo6	the same, with the outer packets still in the server's namespace
 
 # shellcheck source=selftests/lib.sh
 source "$(dirname "$0")/../lib.sh"
 
 plan 123
 setup_pair
-setup_ns other || exit "$?"
+setup_ns elsewhere || exit "$?"
 
 top=nfrust-output
 mkdir -p "/sys/fs/cgroup/$top/sub"
@@ -36,7 +36,7 @@ for dev in vx4 vx6 vo4 vo6; do
 	ns=$server
 	# shellcheck disable=SC2154 # set by setup_ns
 	if [[ $dev == vo* ]]; then
-		ns=$other
+		ns=$elsewhere
 		ip -n "$server" link set "$dev" netns "$ns"
 	fi
 	ip -n "$ns" -batch - <<-EOF
@@ -70,7 +70,7 @@ EOF
 observe "ip ip6 inet" output >"$tmp/observe"
 rules "$server" <"$tmp/observe"
 
-traffic "$client" "$server" "$other" "$top" <<-'EOF'
+traffic "$client" "$server" "$elsewhere" "$top" <<-'EOF'
 	import sys
 	from net import *
 

@@ -13,7 +13,7 @@ source "$(dirname "$0")/../lib.sh"
 : "${CYCLES:=10}"
 plan 13
 setup_pair
-setup_ns other || exit "$?"
+setup_ns elsewhere || exit "$?"
 
 echo "table inet t {" >"$tmp/rules"
 for family in ipv4 ipv6; do
@@ -104,14 +104,14 @@ flooder=$!
 	added=0 missed=0
 	while [ ! -e "$tmp/stop" ]; do
 		# shellcheck disable=SC2154 # set by setup_ns
-		if in_ns "$other" nft -f "$tmp/rules" 2>"$tmp/other.error"; then
+		if in_ns "$elsewhere" nft -f "$tmp/rules" 2>"$tmp/other.error"; then
 			added=$((added + 1))
 		elif grep -q "No such file" "$tmp/other.error"; then
 			missed=$((missed + 1))
 		else
 			cat "$tmp/other.error"
 		fi
-		in_ns "$other" nft flush ruleset
+		in_ns "$elsewhere" nft flush ruleset
 		sleep 0.5
 	done
 	echo "added $added times, too late $missed times"
