@@ -11,13 +11,13 @@
 //! | 3, 4 | the lengths of the linear part and of the first fragment |
 //! | 5 and more | the packet |
 
-#[path = "../../tests/parsers/check.rs"]
+#[path = "../../tests/logic/check.rs"]
 pub mod check;
-#[path = "../../tests/parsers/make.rs"]
+#[path = "../../tests/logic/make.rs"]
 pub mod make;
-#[path = "../../tests/parsers/model.rs"]
+#[path = "../../tests/logic/model.rs"]
 pub mod model;
-#[path = "../../tests/parsers/packet.rs"]
+#[path = "../../tests/logic/packet.rs"]
 pub mod packet;
 pub mod seeds;
 

@@ -149,9 +149,18 @@ fn chain_that_leaves_the_packet() {
 
 #[test]
 fn nothing_follows() {
-    assert_eq!(skip_extensions(&Linear(&[0; 64]), 0, 59), None);
-    assert_eq!(walk(&[Options(0, 0)], 59).1, None);
-    assert_eq!(walk(&[Fragment(1)], 59).1, None);
+    // There are bytes that would be a header, with UDP behind it.
+    let (_, packet) = make::chain(&[Options(0, 0), Options(0, 0)], make::UDP);
+    assert_eq!(skip_extensions(&Linear(&packet), 0, 59), None);
+    for before in [Options(0, 0), Auth(2), Fragment(1)] {
+        let (next, mut packet) = make::chain(&[before, Options(60, 0)], make::UDP);
+        packet[0] = 59;
+        assert_eq!(
+            skip_extensions(&Linear(&packet), 0, next),
+            None,
+            "{before:?}"
+        );
+    }
     // A later fragment hides what its next-header field says.
     assert_eq!(walk(&[Fragment(8)], 59).1, Some((44, 40)));
 }

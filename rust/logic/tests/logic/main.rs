@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the parsers.
+//! Tests of the parsers and decisions.
 //!
-//! What they should find comes from two sides. [`model`] says what the kernel's C does with any
+//! What the parsers should find comes from two sides. [`model`] says what the kernel's C does with any
 //! bytes, written from its rules and not from the code under test. [`make`] builds packets from a
 //! description, so that the answer is known before there is a packet. [`check`] asks parsers and
 //! model the same and compares; the fuzz target, in `rust/logic/fuzz`, does nothing but that.
@@ -16,6 +16,7 @@ mod byteorder;
 mod header;
 mod icmp;
 mod ipv6;
+mod nat;
 mod panic;
 mod transport;
 

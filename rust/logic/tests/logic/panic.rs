@@ -9,8 +9,10 @@
 
 use crate::packet::Linear;
 use logic::{
+    byteorder::Be16,
     icmp::{self, NoQuote, Quote},
     ipv6::{self, Payload},
+    nat::{Change, End, OutPolicies, Reason},
     transport::{Protocol, Transport}, //
 };
 
@@ -19,16 +21,16 @@ struct Guard;
 impl Drop for Guard {
     fn drop(&mut self) {
         unsafe extern "C" {
-            // Nowhere: named by the linker where a parser below may panic.
-            safe fn a_parser_of_rust_logic_may_panic();
+            // Nowhere: named by the linker where a function below may panic.
+            safe fn a_function_of_rust_logic_may_panic();
         }
-        a_parser_of_rust_logic_may_panic();
+        a_function_of_rust_logic_may_panic();
     }
 }
 
-fn cannot_panic<T>(parser: impl FnOnce() -> T) -> T {
+fn cannot_panic<T>(call: impl FnOnce() -> T) -> T {
     let guard = Guard;
-    let result = parser();
+    let result = call();
     core::mem::forget(guard);
     result
 }
@@ -53,6 +55,16 @@ fn skip(packet: &Linear<'_>, offset: u32, next: u8) -> Option<Payload> {
     cannot_panic(|| ipv6::skip_extension_headers(packet, offset, next))
 }
 
+#[inline(never)]
+fn change(before: End<'_, [u8; 16]>, after: End<'_, [u8; 16]>, has_ports: bool) -> Change {
+    cannot_panic(|| Change::between(before, after, has_ports))
+}
+
+#[inline(never)]
+fn reason(policies: OutPolicies, bundle: bool) -> Option<Reason> {
+    cannot_panic(|| policies.lookup_reason(bundle))
+}
+
 #[test]
 fn no_path_to_a_panic() {
     // Linking this file was the test; the calls are for the code to be kept.
@@ -62,4 +74,15 @@ fn no_path_to_a_panic() {
     assert_eq!(quote_v4(&packet, 0), Err(NoQuote::NotAnError));
     assert_eq!(quote_v6(&packet, 0), Err(NoQuote::Truncated));
     assert!(skip(&packet, 8, 0).is_none());
+
+    let addr = &[0; 16];
+    let port = Be16::from_host(1);
+    let end = End { addr, port };
+    assert_eq!(change(end, end, true), Change::None);
+    let policies = OutPolicies {
+        global: 1,
+        per_socket: 0,
+        default_accepts: true,
+    };
+    assert_eq!(reason(policies, true), Some(Reason::Policies));
 }

@@ -41,9 +41,16 @@ pub fn quote<A: AsRef<[u8]>>(
             source_port: quote.ports.source.to_host(),
             dest_port: quote.ports.dest.to_host(),
         }),
-        Err(NoQuote::NotAnError) => Err(model::Failure::Type),
-        Err(NoQuote::Truncated) => Err(model::Failure::Length),
-        Err(NoQuote::Protocol) => Err(model::Failure::Protocol),
+        Err(reason) => Err(failure(reason)),
+    }
+}
+
+/// Why the parsers found nothing, in the model's words.
+pub fn failure(reason: NoQuote) -> model::Failure {
+    match reason {
+        NoQuote::NotAnError => model::Failure::Type,
+        NoQuote::Truncated => model::Failure::Length,
+        NoQuote::Protocol => model::Failure::Protocol,
     }
 }
 
@@ -63,9 +70,29 @@ fn same<H: Headers>(what: &str, packet: &H, bytes: &Bytes<'_>, offset: u32, next
         );
     }
     assert_eq!(
+        icmp::check_v4(packet, offset).map_err(failure),
+        model::error_v4(bytes, offset),
+        "{what}: type of the ICMP message at {offset}"
+    );
+    assert_eq!(
+        quote(icmp::quote_behind_v4(packet, offset)),
+        model::quote_behind_v4(bytes, offset),
+        "{what}: quote behind the ICMP header at {offset}"
+    );
+    assert_eq!(
         quote(icmp::quote_v4(packet, offset)),
         model::quote_v4(bytes, offset),
         "{what}: ICMP error at {offset}"
+    );
+    assert_eq!(
+        icmp::check_v6(packet, offset).map_err(failure),
+        model::error_v6(bytes, offset),
+        "{what}: type of the ICMPv6 message at {offset}"
+    );
+    assert_eq!(
+        quote(icmp::quote_behind_v6(packet, offset)),
+        model::quote_behind_v6(bytes, offset),
+        "{what}: quote behind the ICMPv6 header at {offset}"
     );
     assert_eq!(
         quote(icmp::quote_v6(packet, offset)),

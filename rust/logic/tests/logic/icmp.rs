@@ -10,7 +10,7 @@ use crate::{
 };
 use logic::{
     header::Headers,
-    icmp::{self, is_error_v4, is_error_v6}, //
+    icmp::{self, is_error_v4, is_error_v6, NoQuote}, //
 };
 use proptest::prelude::*;
 
@@ -74,6 +74,47 @@ fn every_type() {
             _ => Err(Failure::Type),
         };
         assert_eq!(v6(&Linear(&message), 0), expected, "{kind}");
+    }
+}
+
+/// The two halves that a quote is found in: the type alone, and the quote whatever the type.
+#[test]
+fn halves() {
+    for kind in 0..=u8::MAX {
+        let message = make::icmp(kind, &make::ipv4(5, make::UDP, &make::udp(SOURCE, DEST)));
+        let expected = match kind {
+            3 | 4 | 5 | 11 | 12 => Ok(()),
+            _ => Err(NoQuote::NotAnError),
+        };
+        // Nothing behind the header is needed to tell.
+        assert_eq!(
+            icmp::check_v4(&Linear(&message[..8]), 0),
+            expected,
+            "{kind}"
+        );
+        assert_eq!(
+            icmp::check_v4(&Linear(&message[..7]), 0),
+            Err(NoQuote::Truncated)
+        );
+        let found = check::quote(icmp::quote_behind_v4(&Linear(&message), 0));
+        assert_eq!(found, quoted_v4(make::UDP), "{kind}");
+
+        let message = make::icmp(kind, &make::ipv6(make::TCP, &make::tcp(SOURCE, DEST, 5)));
+        let expected = match kind {
+            0..128 => Ok(()),
+            _ => Err(NoQuote::NotAnError),
+        };
+        assert_eq!(
+            icmp::check_v6(&Linear(&message[..8]), 0),
+            expected,
+            "{kind}"
+        );
+        assert_eq!(
+            icmp::check_v6(&Linear(&message[..7]), 0),
+            Err(NoQuote::Truncated)
+        );
+        let found = check::quote(icmp::quote_behind_v6(&Linear(&message), 0));
+        assert_eq!(found, quoted_v6(make::TCP), "{kind}");
     }
 }
 

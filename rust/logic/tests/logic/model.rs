@@ -112,13 +112,23 @@ fn skip(packet: &Bytes<'_>, offset: u32, next: u8, left: usize) -> Option<(u8, u
     skip(packet, behind, header[0], left - 1)
 }
 
-/// What an ICMP error at this offset quotes.
-pub fn quote_v4(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
+/// Whether an ICMP message is an error.
+pub fn error_v4(packet: &Bytes<'_>, offset: u32) -> Result<(), Failure> {
     let icmp = read(packet, offset, 8).ok_or(Failure::Length)?;
     // Unreachable, source quench, redirect, time exceeded, parameter problem.
     if ![3, 4, 5, 11, 12].contains(&icmp[0]) {
         return Err(Failure::Type);
     }
+    Ok(())
+}
+
+/// What an ICMP message at this offset quotes, if it is an error.
+pub fn quote_v4(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
+    error_v4(packet, offset).and_then(|()| quote_behind_v4(packet, offset))
+}
+
+/// What there is of a quote behind an ICMP header at this offset.
+pub fn quote_behind_v4(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
     let ip = read(packet, after(offset, 8), 20).ok_or(Failure::Length)?;
     let protocol = ip[9];
     if protocol != TCP && protocol != UDP {
@@ -135,12 +145,22 @@ pub fn quote_v4(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
     })
 }
 
-/// What an ICMPv6 error at this offset quotes.
-pub fn quote_v6(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
+/// Whether an ICMPv6 message is an error.
+pub fn error_v6(packet: &Bytes<'_>, offset: u32) -> Result<(), Failure> {
     let icmp = read(packet, offset, 8).ok_or(Failure::Length)?;
     if icmp[0] >= 128 {
         return Err(Failure::Type);
     }
+    Ok(())
+}
+
+/// What an ICMPv6 message at this offset quotes, if it is an error.
+pub fn quote_v6(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
+    error_v6(packet, offset).and_then(|()| quote_behind_v6(packet, offset))
+}
+
+/// What there is of a quote behind an ICMPv6 header at this offset.
+pub fn quote_behind_v6(packet: &Bytes<'_>, offset: u32) -> Result<Quote, Failure> {
     let ip = read(packet, after(offset, 8), 40).ok_or(Failure::Length)?;
     let (protocol, payload) =
         skip_extensions(packet, after(offset, 48), ip[6]).ok_or(Failure::Length)?;
