@@ -4,13 +4,14 @@
 
 use crate::counters::Stats;
 use kernel::prelude::*;
+use logic::ipv6::NEXTHDR_AUTH;
 use net::{
     cgroup,
     count,
     netfilter::{
-        ip::{Ipv4, Ipv6, Packet, Version},
-        nft::{Break, Ctx, DestReg, Expr, Pkt, Regs},
-        socket::{visit, Event, Place, Visitor},
+        ip::{Ipv4, Ipv6, Version},
+        nft::{Arrived, Break, Ctx, DestReg, Expr, Pkt, Regs},
+        socket::{visit, Event, Visitor},
         Hooks, //
     },
     netlink::{Attrs, DumpMessage, Policy},
@@ -84,15 +85,13 @@ impl Expr for Socket {
             return load.own(pkt.is_ipv4(), sock);
         }
 
-        let Some(indev) = pkt.indev() else {
-            count!(Stats, Event::NoInputDevice);
-            return Err(Break);
-        };
-        let rcu = pkt.rcu();
-        let place = Place { rcu, net, indev };
-        match pkt.ipv4() {
-            Ok((packet, payload)) => visit::<_, Stats, _>(place, packet, payload, load),
-            Err(pkt) => visit_ipv6(place, pkt, load),
+        match pkt.arrived::<Ipv4>() {
+            Ok(arrived) => {
+                let protocol = arrived.protocol_v4();
+                let later_fragment = arrived.is_later_fragment();
+                visit::<_, Stats, _>(arrived, protocol, later_fragment, load)
+            }
+            Err(pkt) => visit_ipv6(pkt, load),
         }
     }
 
@@ -131,24 +130,31 @@ fn dreg<T: net::netfilter::nft::Value>(ctx: &Ctx<'_>, attrs: &Attrs<'_>) -> Resu
 /// [`visit()`] for IPv6. By itself, as each way to a socket: what one has to keep across its calls
 /// is not for the others to pay.
 #[inline(never)]
-fn visit_ipv6(place: Place<'_>, pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
-    match pkt.ipv6() {
-        Ok((packet, Some(payload))) => visit::<_, Stats, _>(place, packet, payload, load),
-        Ok((packet, None)) => visit_behind_extensions(place, packet, load),
-        Err(_) => load.missing(),
+fn visit_ipv6(pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
+    let arrived = match pkt.arrived::<Ipv6>() {
+        Ok(arrived) => arrived,
+        Err(_) => {
+            count!(Stats, Event::NoInputDevice);
+            return load.missing();
+        }
+    };
+    match arrived.protocol() {
+        None | Some(NEXTHDR_AUTH) => visit_behind_extensions(arrived, load),
+        Some(protocol) => {
+            let later_fragment = arrived.is_later_fragment();
+            visit::<_, Stats, _>(arrived, protocol, later_fragment, load)
+        }
     }
 }
 
 /// [`visit_ipv6()`] for a packet in which nf_tables found nothing to look up by.
 #[cold]
 #[inline(never)]
-fn visit_behind_extensions(
-    place: Place<'_>,
-    packet: Packet<'_, Ipv6>,
-    load: Load<'_>,
-) -> Result<(), Break> {
-    match packet.find_payload() {
-        Some(payload) => visit::<_, Stats, _>(place, packet, payload, load),
+fn visit_behind_extensions(arrived: Arrived<'_, Ipv6>, load: Load<'_>) -> Result<(), Break> {
+    match arrived.walk() {
+        Some((walked, payload)) => {
+            visit::<_, Stats, _>(walked, payload.protocol, payload.later_fragment, load)
+        }
         None => {
             count!(Stats, Event::Truncated);
             load.missing()

@@ -9,6 +9,7 @@ use crate::{
 };
 use core::marker::PhantomData;
 use logic::{
+    header::Headers,
     icmp::{self, NoQuote, Quote},
     ipv6, //
 };
@@ -25,6 +26,9 @@ pub trait Version: sealed::Sealed + 'static {
     #[doc(hidden)]
     const SADDR_OFFSET: usize;
 
+    /// The family of hooks, `NFPROTO_*`.
+    #[doc(hidden)]
+    const FAMILY: u8;
     /// The address family, `AF_*`.
     #[doc(hidden)]
     const ADDRESS_FAMILY: u32;
@@ -35,10 +39,10 @@ pub trait Version: sealed::Sealed + 'static {
         Self: Sized;
 
     /// Whether the ICMP message at `offset` is an error, and so quotes a packet.
-    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote>;
+    fn is_error<H: Headers>(packet: &H, offset: u32) -> Result<(), NoQuote>;
 
     /// What the ICMP error at `offset` quotes.
-    fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<Self::Addr>, NoQuote>;
+    fn quote<H: Headers>(packet: &H, offset: u32) -> Result<Quote<Self::Addr>, NoQuote>;
 
     /// Whether the socket is bound to no address of this version.
     fn is_bound_to_any(sock: &FullSock) -> bool;
@@ -63,6 +67,7 @@ impl Version for Ipv4 {
 
     const ICMP: u8 = bindings::IPPROTO_ICMP as u8;
     const SADDR_OFFSET: usize = core::mem::offset_of!(bindings::iphdr, __bindgen_anon_1);
+    const FAMILY: u8 = bindings::NFPROTO_IPV4 as u8;
     const ADDRESS_FAMILY: u32 = bindings::AF_INET;
 
     #[inline]
@@ -74,13 +79,13 @@ impl Version for Ipv4 {
     }
 
     #[inline(always)]
-    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote> {
-        icmp::check_v4(skb, offset)
+    fn is_error<H: Headers>(packet: &H, offset: u32) -> Result<(), NoQuote> {
+        icmp::check_v4(packet, offset)
     }
 
     #[inline(always)]
-    fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
-        icmp::quote_behind_v4(skb, offset)
+    fn quote<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 4]>, NoQuote> {
+        icmp::quote_behind_v4(packet, offset)
     }
 
     #[inline(always)]
@@ -99,6 +104,7 @@ impl Version for Ipv6 {
 
     const ICMP: u8 = bindings::IPPROTO_ICMPV6 as u8;
     const SADDR_OFFSET: usize = core::mem::offset_of!(bindings::ipv6hdr, __bindgen_anon_1);
+    const FAMILY: u8 = bindings::NFPROTO_IPV6 as u8;
     const ADDRESS_FAMILY: u32 = bindings::AF_INET6;
 
     #[inline]
@@ -110,13 +116,13 @@ impl Version for Ipv6 {
     }
 
     #[inline(always)]
-    fn is_error(skb: &SkBuff, offset: u32) -> Result<(), NoQuote> {
-        icmp::check_v6(skb, offset)
+    fn is_error<H: Headers>(packet: &H, offset: u32) -> Result<(), NoQuote> {
+        icmp::check_v6(packet, offset)
     }
 
     #[inline(always)]
-    fn quote(skb: &SkBuff, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
-        icmp::quote_behind_v6(skb, offset)
+    fn quote<H: Headers>(packet: &H, offset: u32) -> Result<Quote<[u8; 16]>, NoQuote> {
+        icmp::quote_behind_v6(packet, offset)
     }
 
     #[inline(always)]
@@ -197,17 +203,27 @@ impl<'a, V: Version> Packet<'a, V> {
     }
 
     /// The source and the destination address.
-    #[inline]
+    #[inline(always)]
     pub fn addrs(&self) -> (&V::Addr, &V::Addr) {
-        let source = self
-            .skb
-            .network_header()
-            .wrapping_add(V::SADDR_OFFSET)
-            .cast::<V::Addr>();
-        // SAFETY: By the type's invariants the header is there and stays while the packet is
-        // borrowed; an address is an array of bytes, which has no alignment to keep.
-        unsafe { (&*source, &*source.add(1)) }
+        // SAFETY: By the type's invariants there is such a header.
+        unsafe { addrs::<V>(self.skb) }
     }
+}
+
+/// The source and the destination address in the network header.
+///
+/// # Safety
+///
+/// The packet must have a `V` header there, in the linear part.
+#[inline(always)]
+pub(crate) unsafe fn addrs<V: Version>(skb: &SkBuff) -> (&V::Addr, &V::Addr) {
+    let source = skb
+        .network_header()
+        .wrapping_add(V::SADDR_OFFSET)
+        .cast::<V::Addr>();
+    // SAFETY: By the requirement on this function the header is there, and stays while the packet
+    // is borrowed; an address is an array of bytes, which has no alignment to keep.
+    unsafe { (&*source, &*source.add(1)) }
 }
 
 impl Packet<'_, Ipv4> {

@@ -65,9 +65,6 @@ pub trait Translation: Version {
     /// Removes it again.
     #[doc(hidden)]
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops);
-    /// The family of hooks, `NFPROTO_*`.
-    #[doc(hidden)]
-    const FAMILY: u8;
     /// The hooks of this version in a namespace.
     #[doc(hidden)]
     fn hook_entries(
@@ -110,7 +107,6 @@ impl Translation for Ipv4 {
     ) -> i32 = bindings::nf_nat_ipv4_register_fn;
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops) =
         bindings::nf_nat_ipv4_unregister_fn;
-    const FAMILY: u8 = bindings::NFPROTO_IPV4 as u8;
 
     fn hook_entries(
         net: *const bindings::net,
@@ -160,7 +156,6 @@ impl Translation for Ipv6 {
     ) -> i32 = bindings::nf_nat_ipv6_register_fn;
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops) =
         bindings::nf_nat_ipv6_unregister_fn;
-    const FAMILY: u8 = bindings::NFPROTO_IPV6 as u8;
 
     fn hook_entries(
         net: *const bindings::net,

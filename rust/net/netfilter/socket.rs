@@ -10,7 +10,7 @@
 //! C header: [`include/net/netfilter/nf_socket.h`](srctree/include/net/netfilter/nf_socket.h)
 
 use super::{
-    ip::{Ipv4, Ipv6, Packet, Payload, Version},
+    ip::{Ipv4, Ipv6, Packet, Version},
     NetDevice, //
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 use core::ptr;
 use logic::{
-    icmp::NoQuote,
+    icmp::{NoQuote, Quote},
     transport::{Ports, Protocol, Transport, IPPROTO_TCP, IPPROTO_UDP}, //
 };
 use nf_bindings as bindings;
@@ -120,21 +120,36 @@ pub struct Key<'a, V: Version> {
 impl<'a, V: Version> Key<'a, V> {
     /// By source and destination address and port.
     #[inline(always)]
-    fn new(place: Place<'a>, addrs: (&'a V::Addr, &'a V::Addr), ports: Ports) -> Self {
+    fn new<'p>(
+        arrival: &impl Arrival<'p, V>,
+        addrs: (&'a V::Addr, &'a V::Addr),
+        ports: Ports,
+    ) -> Self
+    where
+        'p: 'a,
+    {
         Self {
-            net: place.net,
+            net: arrival.net(),
             saddr: addrs.0,
             daddr: addrs.1,
             ports,
-            ifindex: place.indev.ifindex(),
+            ifindex: arrival.indev().ifindex(),
         }
     }
 
     /// By source address and port, and an end of a connection instead of the destination.
     #[inline(always)]
-    fn translated(place: Place<'a>, saddr: &'a V::Addr, ports: Ports, dest: &'a Endpoint) -> Self {
+    fn translated<'p>(
+        arrival: &impl Arrival<'p, V>,
+        saddr: &'a V::Addr,
+        ports: Ports,
+        dest: &'a Endpoint,
+    ) -> Self
+    where
+        'p: 'a,
+    {
         Self::new(
-            place,
+            arrival,
             (saddr, V::endpoint_addr(dest)),
             Ports {
                 source: ports.source,
@@ -343,131 +358,186 @@ pub trait Visitor {
     fn missing(self) -> Self::Output;
 }
 
-/// Where to look: the namespace, and the device that the packet came in through.
-#[derive(Clone, Copy)]
-pub struct Place<'a> {
+/// A packet of version `V` that came in, where, and what it carries.
+///
+/// A lookup asks for a thing where it needs it, instead of being given all: what one instruction
+/// reads again is not worth a register that has to be kept across calls.
+pub trait Arrival<'a, V: Version> {
     /// The RCU read section in which it all happens.
-    pub rcu: rcu::Section<'a>,
+    fn rcu(&self) -> rcu::Section<'a>;
+
     /// The namespace.
-    pub net: &'a Net,
-    /// The device.
-    pub indev: &'a NetDevice,
+    fn net(&self) -> &'a Net;
+
+    /// The device that it came in through.
+    fn indev(&self) -> &'a NetDevice;
+
+    /// The packet.
+    fn packet(&mut self) -> Packet<'_, V>;
+
+    /// The packet, to be looked at.
+    fn skb(&self) -> &SkBuff;
+
+    /// The source and the destination address.
+    fn addrs(&self) -> (&V::Addr, &V::Addr);
+
+    /// Where its payload begins, in bytes from `skb->data`.
+    fn payload_offset(&self) -> u32;
 }
 
-/// Finds the socket that `packet` is for (for an ICMP error, the socket that sent what it quotes)
-/// and shows it to `visitor`. What happened is counted in `C`.
+/// Finds the socket that a packet is for (for an ICMP error, the socket that sent what it quotes)
+/// and shows it to `visitor`. `protocol` is that of the payload; `later_fragment`: it is a fragment
+/// other than the first. What happened is counted in `C`.
 #[inline(always)]
-pub fn visit<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
-    payload: Payload,
+pub fn visit<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
+    protocol: u8,
+    later_fragment: bool,
     visitor: W,
 ) -> W::Output {
-    let Payload {
-        protocol, offset, ..
-    } = payload;
-    if payload.later_fragment {
+    if later_fragment {
         count!(C, Event::LaterFragment);
         return visitor.missing();
     }
     match protocol {
-        IPPROTO_UDP => match Transport::parse(&Linear(packet.skb()), Protocol::Udp, offset) {
-            Some(transport) => visit_udp::<V, C, W>(place, packet, transport, visitor),
-            None => visit_scattered::<V, C, W>(place, packet, Protocol::Udp, offset, visitor),
+        IPPROTO_UDP => match parse_linear(&arrival, Protocol::Udp) {
+            Some(transport) => visit_udp::<V, C, W>(arrival, transport, visitor),
+            None => visit_scattered::<V, C, W>(arrival, Protocol::Udp, visitor),
         },
-        IPPROTO_TCP => visit_tcp::<V, C, W>(place, packet, offset, visitor),
-        _ => visit_other::<V, C, W>(place, packet, protocol, offset, visitor),
+        IPPROTO_TCP => visit_tcp::<V, C, W>(arrival, visitor),
+        _ if protocol == V::ICMP => visit_icmp::<V, C, W>(arrival, visitor),
+        _ => {
+            count!(C, Event::OtherProtocol);
+            visitor.missing()
+        }
     }
+}
+
+/// What the transport header says, if it is in the linear part.
+#[inline(always)]
+fn parse_linear<'a, V: Version>(
+    arrival: &impl Arrival<'a, V>,
+    protocol: Protocol,
+) -> Option<Transport> {
+    Transport::parse(&Linear(arrival.skb()), protocol, arrival.payload_offset())
 }
 
 /// [`visit()`] for UDP.
 #[inline(always)]
-fn visit_udp<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
+fn visit_udp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
     transport: Transport,
     visitor: W,
 ) -> W::Output {
     V::count_udp::<C>();
-    let key = match translated_source(packet.skb(), CtInfo::ESTABLISHED_REPLY) {
-        None => Key::new(place, packet.addrs(), transport.ports),
-        Some(source) => Key::translated(place, packet.addrs().0, transport.ports, source),
+    let (saddr, daddr) = arrival.addrs();
+    let key = match translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
+        None => Key::new(&arrival, (saddr, daddr), transport.ports),
+        Some(source) => Key::translated(&arrival, saddr, transport.ports, source),
     };
-    found_udp::<V, C, W>(place, &key, visitor)
+    found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
 }
 
 /// [`visit()`] for TCP. By itself: what it needs to keep across its calls is not for UDP to pay.
 #[inline(never)]
-fn visit_tcp<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
-    offset: u32,
+fn visit_tcp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
     visitor: W,
 ) -> W::Output {
-    match Transport::parse(&Linear(packet.skb()), Protocol::Tcp, offset) {
-        Some(transport) => visit_tcp_at::<V, C, W>(place, packet, transport, visitor),
-        None => visit_scattered::<V, C, W>(place, packet, Protocol::Tcp, offset, visitor),
+    match parse_linear(&arrival, Protocol::Tcp) {
+        Some(transport) => visit_tcp_at::<V, C, W>(arrival, transport, visitor),
+        None => visit_scattered::<V, C, W>(arrival, Protocol::Tcp, visitor),
     }
 }
 
 /// [`visit_tcp()`], with what the header says.
 #[inline(always)]
-fn visit_tcp_at<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    mut packet: Packet<'_, V>,
+fn visit_tcp_at<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    mut arrival: impl Arrival<'a, V>,
     transport: Transport,
     visitor: W,
 ) -> W::Output {
     V::count_tcp::<C>();
 
     // A program may move the headers, so the addresses have to be copies.
-    let (saddr, daddr) = packet.addrs();
+    let (saddr, daddr) = arrival.addrs();
     let (saddr, mut daddr, mut ports) = (*saddr, *daddr, transport.ports);
-    if let Some(source) = translated_source(packet.skb(), CtInfo::ESTABLISHED_REPLY) {
+    if let Some(source) = translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
         daddr = *V::endpoint_addr(source);
         ports.dest = source.port();
     }
-    let key = Key::new(place, (&saddr, &daddr), ports);
-    let program = Some((packet.skb_mut(), transport.data_offset));
-    found_tcp::<V, C, W>(place, &key, program, visitor)
+    let key = Key::new(&arrival, (&saddr, &daddr), ports);
+    if let Some(sock) = V::established(&key) {
+        return owned::<V, C, W>(sock, visitor);
+    }
+    let key = Key::new(&arrival, (&saddr, &daddr), ports);
+    let rcu = arrival.rcu();
+    let program = Some((arrival.packet().into_skb(), transport.data_offset));
+    found_listener::<V, C, W>(rcu, &key, program, visitor)
 }
 
 /// [`visit()`] for UDP or TCP whose header is not in the linear part: it is in several pieces, or
 /// missing.
 #[cold]
 #[inline(never)]
-fn visit_scattered<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
+fn visit_scattered<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
     protocol: Protocol,
-    offset: u32,
     visitor: W,
 ) -> W::Output {
-    let Some(transport) = Transport::parse(packet.skb(), protocol, offset) else {
+    let Some(transport) = Transport::parse(arrival.skb(), protocol, arrival.payload_offset())
+    else {
         count!(C, Event::Truncated);
         return visitor.missing();
     };
     match protocol {
-        Protocol::Udp => visit_udp::<V, C, W>(place, packet, transport, visitor),
-        Protocol::Tcp => visit_tcp_at::<V, C, W>(place, packet, transport, visitor),
+        Protocol::Udp => visit_udp::<V, C, W>(arrival, transport, visitor),
+        Protocol::Tcp => visit_tcp_at::<V, C, W>(arrival, transport, visitor),
     }
 }
 
-/// [`visit()`] for neither: an ICMP error quotes what was one of them.
+/// [`visit()`] for ICMP: an error quotes what was UDP or TCP.
 #[inline(never)]
-fn visit_other<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
-    protocol: u8,
-    offset: u32,
+fn visit_icmp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
     visitor: W,
 ) -> W::Output {
-    if protocol != V::ICMP {
-        count!(C, Event::OtherProtocol);
-        return visitor.missing();
+    match V::is_error(&Linear(arrival.skb()), arrival.payload_offset()) {
+        Ok(()) => visit_quoted::<V, C, W>(arrival, visitor),
+        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(arrival, visitor),
+        Err(_) => {
+            count!(C, Event::NotAnError);
+            visitor.missing()
+        }
     }
-    match V::is_error(packet.skb(), offset) {
-        Ok(()) => visit_quoted::<V, C, W>(place, packet, offset, visitor),
+}
+
+/// [`visit_icmp()`] for an error.
+#[inline(never)]
+fn visit_quoted<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
+    visitor: W,
+) -> W::Output {
+    match V::quote(&Linear(arrival.skb()), arrival.payload_offset()) {
+        Ok(quote) => visit_quote::<V, C, W>(arrival, quote, visitor),
+        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(arrival, visitor),
+        Err(_) => {
+            count!(C, Event::OtherProtocol);
+            visitor.missing()
+        }
+    }
+}
+
+/// [`visit_icmp()`] for a message that is not all in the linear part, or cut short.
+#[cold]
+#[inline(never)]
+fn visit_scattered_icmp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
+    visitor: W,
+) -> W::Output {
+    let (skb, offset) = (arrival.skb(), arrival.payload_offset());
+    match V::is_error(skb, offset).and_then(|()| V::quote(skb, offset)) {
+        Ok(quote) => visit_quote::<V, C, W>(arrival, quote, visitor),
         Err(why) => {
             C::count(why.into());
             visitor.missing()
@@ -475,35 +545,30 @@ fn visit_other<V: Lookup, C: Counters<Event>, W: Visitor>(
     }
 }
 
-/// [`visit()`] for the ICMP error at `offset`. The quoted packet was ours: its source is the local
-/// end. No program gets to see an error instead of the packet it was written for.
-#[inline(never)]
-fn visit_quoted<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
-    packet: Packet<'_, V>,
-    offset: u32,
+/// [`visit()`] for what an ICMP error quotes. It was ours: its source is the local end. No program
+/// gets to see an error instead of the packet it was written for.
+#[inline(always)]
+fn visit_quote<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    arrival: impl Arrival<'a, V>,
+    quote: Quote<V::Addr>,
     visitor: W,
 ) -> W::Output {
-    let quote = match V::quote(packet.skb(), offset) {
-        Ok(quote) => quote,
-        Err(why) => {
-            C::count(why.into());
-            return visitor.missing();
-        }
-    };
     V::count_icmp::<C>();
 
     let ports = Ports {
         source: quote.ports.dest,
         dest: quote.ports.source,
     };
-    let key = match translated_source(packet.skb(), CtInfo::RELATED_REPLY) {
-        None => Key::new(place, (&quote.dest, &quote.source), ports),
-        Some(source) => Key::translated(place, &quote.dest, ports, source),
+    let key = match translated_source(arrival.skb(), CtInfo::RELATED_REPLY) {
+        None => Key::new(&arrival, (&quote.dest, &quote.source), ports),
+        Some(source) => Key::translated(&arrival, &quote.dest, ports, source),
     };
     match quote.protocol {
-        Protocol::Udp => found_udp::<V, C, W>(place, &key, visitor),
-        Protocol::Tcp => found_tcp::<V, C, W>(place, &key, None, visitor),
+        Protocol::Udp => found_udp::<V, C, W>(arrival.rcu(), &key, visitor),
+        Protocol::Tcp => match V::established(&key) {
+            Some(sock) => owned::<V, C, W>(sock, visitor),
+            None => found_listener::<V, C, W>(arrival.rcu(), &key, None, visitor),
+        },
     }
 }
 
@@ -518,29 +583,24 @@ fn translated_source(skb: &SkBuff, reply: CtInfo) -> Option<&Endpoint> {
 /// Looks `key` up among UDP sockets.
 #[inline(always)]
 fn found_udp<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
+    rcu: rcu::Section<'_>,
     key: &Key<'_, V>,
     visitor: W,
 ) -> W::Output {
     // SAFETY: UDP sockets are full, freed after a grace period, and this one was found in the
     // section.
-    borrowed::<V, C, W>(unsafe { FullSock::borrow(place.rcu, V::udp(key)) }, visitor)
+    borrowed::<V, C, W>(unsafe { FullSock::borrow(rcu, V::udp(key)) }, visitor)
 }
 
-/// Looks `key` up among TCP sockets: what is beyond listening is owned, a listener is borrowed. A
-/// program of a listener may get to see the packet, whose payload is at the offset given.
+/// Looks `key` up among TCP listeners. A program of one may get to see the packet, whose payload is
+/// at the offset given.
 #[inline(always)]
-fn found_tcp<V: Lookup, C: Counters<Event>, W: Visitor>(
-    place: Place<'_>,
+fn found_listener<V: Lookup, C: Counters<Event>, W: Visitor>(
+    rcu: rcu::Section<'_>,
     key: &Key<'_, V>,
     program: Option<(&mut SkBuff, u32)>,
     visitor: W,
 ) -> W::Output {
-    if let Some(sock) = V::established(key) {
-        count!(C, Event::FoundOwned);
-        let sock: &Sock = &sock;
-        return visitor.found::<V>(sock.into());
-    }
     let (skb, data_offset) = match program {
         Some((skb, data_offset)) => (skb.as_raw(), data_offset),
         None => (ptr::null_mut(), 0),
@@ -549,7 +609,15 @@ fn found_tcp<V: Lookup, C: Counters<Event>, W: Visitor>(
     let sk = unsafe { V::listener(key, skb, data_offset as i32) };
     // SAFETY: TCP listeners are full, freed after a grace period, and this one was found in the
     // section.
-    borrowed::<V, C, W>(unsafe { FullSock::borrow(place.rcu, sk) }, visitor)
+    borrowed::<V, C, W>(unsafe { FullSock::borrow(rcu, sk) }, visitor)
+}
+
+/// Shows a TCP socket beyond listening, and gives it back.
+#[inline(always)]
+fn owned<V: Version, C: Counters<Event>, W: Visitor>(sock: OwnedSock, visitor: W) -> W::Output {
+    count!(C, Event::FoundOwned);
+    let sock: &Sock = &sock;
+    visitor.found::<V>(sock.into())
 }
 
 /// Shows a borrowed socket, or counts why there is none.

@@ -12,6 +12,6 @@ mod regs;
 pub use self::{
     chain::{do_chain, ChainFn, NatChains, NatState},
     expr::{Break, Ctx, Expr, Registration},
-    pkt::Pkt,
+    pkt::{Arrived, Pkt, Walked},
     regs::{DestReg, Regs, Value}, //
 };

@@ -4,7 +4,8 @@
 
 use crate::{
     netfilter::{
-        ip::{Ipv4, Ipv6, Packet, Payload, Version},
+        ip::{self, Ipv4, Ipv6, Packet, Payload, Version},
+        socket::Arrival,
         NetDevice, //
     },
     netns::Net,
@@ -38,7 +39,7 @@ impl<'eval> Pkt<'eval> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn info(&self) -> &'eval bindings::nft_pktinfo {
         // SAFETY: Valid by the requirement on `from_raw()`; nobody writes it meanwhile.
         unsafe { &*self.raw }
@@ -100,51 +101,145 @@ impl<'eval> Pkt<'eval> {
         self.pf() == bindings::NFPROTO_IPV6
     }
 
-    /// The packet, if it is one of IPv4, and what follows its header.
+    /// The packet as one of version `V` that came in through a device, if it is one.
     #[inline(always)]
-    pub fn ipv4(self) -> Result<(Packet<'eval, Ipv4>, Payload), Self> {
-        if !self.is_ipv4() {
+    pub fn arrived<V: Version>(self) -> Result<Arrived<'eval, V>, Self> {
+        if self.pf() != u32::from(V::FAMILY) || self.indev().is_none() {
             return Err(self);
         }
-        let info = self.info();
-        let payload = Payload {
-            protocol: info.tprot,
-            offset: u32::from(info.thoff),
-            later_fragment: info.fragoff != 0,
-        };
-        // SAFETY: A hook of this family sees IPv4 packets.
-        Ok((unsafe { self.packet() }, payload))
+        // INVARIANT: Both were just checked. A hook of this family sees packets of this version.
+        Ok(Arrived {
+            pkt: self,
+            _version: PhantomData,
+        })
     }
+}
 
-    /// The packet, if it is one of IPv6, and what nf_tables found behind its extension headers.
-    ///
-    /// Its walk stops at an authentication header and gives up on offsets above 16 bits, where a
-    /// socket lookup goes on; [`Packet::find_payload()`] walks again.
+/// A packet of version `V` at a hook, that came in through a device.
+///
+/// # Invariants
+///
+/// It is one of version `V`, and there is a device.
+pub struct Arrived<'eval, V> {
+    pkt: Pkt<'eval>,
+    _version: PhantomData<V>,
+}
+
+impl<V> Arrived<'_, V> {
+    /// What nf_tables took for the protocol of the payload; `None` if it found none.
     #[inline(always)]
-    pub fn ipv6(self) -> Result<(Packet<'eval, Ipv6>, Option<Payload>), Self> {
-        if !self.is_ipv6() {
-            return Err(self);
-        }
-        let info = self.info();
-        let parsed = u32::from(info.flags) & bindings::NFT_PKTINFO_L4PROTO != 0;
-        let payload = (parsed && info.tprot != logic::ipv6::NEXTHDR_AUTH).then_some(Payload {
-            protocol: info.tprot,
-            offset: u32::from(info.thoff),
-            later_fragment: info.fragoff != 0,
-        });
-        // SAFETY: A hook of this family sees IPv6 packets.
-        Ok((unsafe { self.packet() }, payload))
+    pub fn protocol(&self) -> Option<u8> {
+        let info = self.pkt.info();
+        let found = u32::from(info.flags) & bindings::NFT_PKTINFO_L4PROTO != 0;
+        found.then_some(info.tprot)
     }
 
-    /// # Safety
-    ///
-    /// The packet must be of version `V`.
-    #[inline]
-    unsafe fn packet<V: Version>(self) -> Packet<'eval, V> {
-        // SAFETY: The packet is valid during the evaluation, and `self`, of which there is one,
-        // was the only way to it.
-        let skb = unsafe { SkBuff::from_raw_mut(self.info().skb) };
-        // SAFETY: By the requirement on this function.
+    /// Whether it is a fragment other than the first.
+    #[inline(always)]
+    pub fn is_later_fragment(&self) -> bool {
+        self.pkt.info().fragoff != 0
+    }
+}
+
+impl Arrived<'_, Ipv4> {
+    /// The protocol of the payload, which nf_tables always finds.
+    #[inline(always)]
+    pub fn protocol_v4(&self) -> u8 {
+        self.pkt.info().tprot
+    }
+}
+
+impl<'eval, V: Version> Arrival<'eval, V> for Arrived<'eval, V> {
+    #[inline(always)]
+    fn rcu(&self) -> rcu::Section<'eval> {
+        self.pkt.rcu()
+    }
+
+    #[inline(always)]
+    fn net(&self) -> &'eval Net {
+        self.pkt.net()
+    }
+
+    #[inline(always)]
+    fn indev(&self) -> &'eval NetDevice {
+        // SAFETY: By the type's invariants there is a device.
+        unsafe { self.pkt.indev().unwrap_unchecked() }
+    }
+
+    #[inline(always)]
+    fn packet(&mut self) -> Packet<'_, V> {
+        // SAFETY: The packet is valid during the evaluation, and `&mut self` is the only way to it.
+        let skb = unsafe { SkBuff::from_raw_mut(self.pkt.info().skb) };
+        // SAFETY: By the type's invariants it is of this version.
         unsafe { Packet::new(skb) }
+    }
+
+    #[inline(always)]
+    fn skb(&self) -> &SkBuff {
+        // SAFETY: The packet is valid during the evaluation; the wrapper is transparent.
+        unsafe { &*self.pkt.info().skb.cast() }
+    }
+
+    #[inline(always)]
+    fn addrs(&self) -> (&V::Addr, &V::Addr) {
+        // SAFETY: By the type's invariants it has a header of this version.
+        unsafe { ip::addrs::<V>(self.skb()) }
+    }
+
+    #[inline(always)]
+    fn payload_offset(&self) -> u32 {
+        u32::from(self.pkt.info().thoff)
+    }
+}
+
+/// [`Arrived`], with its payload where nf_tables did not look.
+pub struct Walked<'eval, V> {
+    arrived: Arrived<'eval, V>,
+    offset: u32,
+}
+
+impl<'eval> Arrived<'eval, Ipv6> {
+    /// Walks the extension headers. nf_tables' own walk stops at an authentication header and
+    /// gives up on offsets above 16 bits, where a socket lookup goes on. `None` if there is
+    /// nothing behind them.
+    #[cold]
+    #[inline(never)]
+    pub fn walk(mut self) -> Option<(Walked<'eval, Ipv6>, Payload)> {
+        let payload = self.packet().find_payload()?;
+        let walked = Walked {
+            arrived: self,
+            offset: payload.offset,
+        };
+        Some((walked, payload))
+    }
+}
+
+impl<'eval, V: Version> Arrival<'eval, V> for Walked<'eval, V> {
+    fn rcu(&self) -> rcu::Section<'eval> {
+        self.arrived.rcu()
+    }
+
+    fn net(&self) -> &'eval Net {
+        self.arrived.net()
+    }
+
+    fn indev(&self) -> &'eval NetDevice {
+        self.arrived.indev()
+    }
+
+    fn packet(&mut self) -> Packet<'_, V> {
+        self.arrived.packet()
+    }
+
+    fn skb(&self) -> &SkBuff {
+        self.arrived.skb()
+    }
+
+    fn addrs(&self) -> (&V::Addr, &V::Addr) {
+        self.arrived.addrs()
+    }
+
+    fn payload_offset(&self) -> u32 {
+        self.offset
     }
 }
