@@ -16,7 +16,7 @@ set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 load_env
 
-STEPS=(rust c host lint)
+STEPS=(rust c host lint compare)
 JOBS=${JOBS:-2}
 ONLY=${ONLY:-}
 TESTS=$TOP/selftests
@@ -52,6 +52,12 @@ step_lint()
 	"$TOP/scripts/lint.sh"
 }
 
+# What compares the results of the guests
+step_compare()
+{
+	"$TESTS/compare_test.sh"
+}
+
 # ---- one after the other, two at a time ----
 
 [ $# = 0 ] || STEPS=("$@")
@@ -73,7 +79,7 @@ progress()
 		"ok "[0-9]*" selftests: "* | "not ok "[0-9]*" selftests: "* | "vmtest: FAILED"* | \
 		"Bail out!"*)
 			say "$step: $line" ;;
-		"["*"] "*)
+		"["\ [0-9]:[0-9][0-9]"] "* | "["[0-9]*:[0-9][0-9]"] "*)
 			say "$step: ${line#*] }" ;;
 		esac
 	done
@@ -124,7 +130,7 @@ while [ ${#waiting[@]} -gt 0 ] || [ ${#pid_of[@]} -gt 0 ]; do
 		say "$step: done after $((SECONDS - started[$step])) s, status $status"
 		spoke=$SECONDS
 	done
-	if [ $((SECONDS - spoke)) -ge 30 ] && [ ${#pid_of[@]} -gt 0 ]; then
+	if [ $((SECONDS - spoke)) -ge 60 ] && [ ${#pid_of[@]} -gt 0 ]; then
 		say "running: ${!pid_of[*]}"
 		spoke=$SECONDS
 	fi
@@ -174,9 +180,9 @@ done
 if [ ${#guests[@]} -gt 0 ]; then
 	touch "$LOGS/c.log" "$LOGS/rust.log"
 	awk -f "$TESTS/compare.awk" "$TESTS/differences" "$LOGS/c.log" "$LOGS/rust.log" \
-		>"$LOGS/compare.log"
-	sed '$d' "$LOGS/compare.log"
-	add compare "$LOGS/compare.log"
+		>"$LOGS/guests.log"
+	sed '$d' "$LOGS/guests.log"
+	add guests "$LOGS/guests.log"
 fi
 if [ "$((passed + failed))" = 0 ]; then
 	echo "FAILED  nothing was tested"
