@@ -16,7 +16,7 @@ use nf_bindings as bindings;
 /// the level does not fit into 8 bits.
 pub fn namespace_level() -> Result<u8> {
     // SAFETY: The path is a string, and this is process context.
-    let cgrp = from_err_ptr(unsafe { bindings::cgroup_get_from_path(c"/".as_ptr().cast()) })?;
+    let cgrp = from_err_ptr(unsafe { bindings::cgroup_get_from_path(c"/".as_char_ptr()) })?;
     // SAFETY: We hold a reference, and a cgroup's level never changes.
     let level = unsafe { (*cgrp).level };
     // SAFETY: This releases the reference taken above.
@@ -44,7 +44,9 @@ pub(crate) unsafe fn ancestor_id(cgrp: *const bindings::cgroup, level: u8) -> Op
         .cast::<*const bindings::cgroup>();
     // SAFETY: A cgroup lists its ancestors, and then itself, by level; and `level` is not beyond
     // its own.
-    let ancestor = unsafe { *ancestors.add(usize::from(level)) };
-    // SAFETY: A cgroup keeps its ancestors, and a cgroup its kernfs node.
-    Some(unsafe { (*(*ancestor).kn).id })
+    let ancestor = unsafe { ancestors.wrapping_add(usize::from(level)).read() };
+    // SAFETY: A cgroup keeps its ancestors.
+    let node = unsafe { (*ancestor).kn };
+    // SAFETY: A cgroup keeps its kernfs node.
+    Some(unsafe { (*node).id })
 }

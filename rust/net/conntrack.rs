@@ -112,8 +112,10 @@ impl Conn {
     /// Whether the source of its packets was translated: `IPS_SRC_NAT_DONE`.
     #[inline]
     pub fn src_nat_done(&self) -> bool {
-        // SAFETY: The connection is valid; other CPUs set bits meanwhile, so it is read once.
-        let status = unsafe { (&raw const (*self.0.get()).status).read_volatile() };
+        // SAFETY: The connection is valid.
+        let status = unsafe { &raw const (*self.0.get()).status };
+        // SAFETY: As above; other CPUs set bits meanwhile, so it is read once.
+        let status = unsafe { status.read_volatile() };
         status & bindings::ip_conntrack_status_IPS_SRC_NAT_DONE as usize != 0
     }
 
@@ -127,10 +129,11 @@ impl Conn {
     /// What packets of one direction look like when they come in.
     #[inline]
     pub fn tuple(&self, direction: Direction) -> &Tuple {
-        let tuples = self.0.get();
-        // SAFETY: The connection is valid, and there are two tuples. The reply's may be rewritten
-        // by NAT while the connection is new, which only the packet that carries it does.
-        unsafe { &*(&raw const (*tuples).tuplehash[direction as usize].tuple).cast() }
+        // SAFETY: The connection is valid, and there are two tuples.
+        let tuple = unsafe { &raw const (*self.0.get()).tuplehash[direction as usize].tuple };
+        // SAFETY: As above; the wrapper is transparent. The reply's may be rewritten by NAT while
+        // the connection is new, which only the packet that carries it does.
+        unsafe { &*tuple.cast() }
     }
 }
 

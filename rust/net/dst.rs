@@ -36,9 +36,10 @@ impl Dst {
             return self;
         }
         let bundle = self.as_raw().cast::<bindings::xfrm_dst>();
-        // SAFETY: A route with a transformation is the beginning of an `xfrm_dst`, which keeps
-        // the route below it; the wrapper is transparent.
-        unsafe { &*(*bundle).route.cast() }
+        // SAFETY: A route with a transformation is the beginning of an `xfrm_dst`.
+        let route = unsafe { (*bundle).route };
+        // SAFETY: It keeps the route below it; the wrapper is transparent.
+        unsafe { &*route.cast() }
     }
 
     /// Takes a reference, if it is not being destroyed: `dst_hold_safe()`.

@@ -80,7 +80,7 @@ impl Attrs<'_> {
             return core::ptr::null();
         }
         // SAFETY: By the type's invariants there are `len` pointers.
-        unsafe { *self.tb.add(attr) }
+        unsafe { self.tb.wrapping_add(attr).read() }
     }
 
     /// Whether the attribute was sent.
@@ -100,8 +100,9 @@ impl Attrs<'_> {
         if len < size_of::<bindings::nlattr>() + size_of::<u32>() {
             return Err(EINVAL);
         }
+        let payload = nla.wrapping_add(1).cast::<u32>();
         // SAFETY: The payload follows the header, and it is long enough.
-        let value = unsafe { nla.add(1).cast::<u32>().read_unaligned() };
+        let value = unsafe { payload.read_unaligned() };
         Ok(Be32::from_raw(value).to_host())
     }
 

@@ -99,8 +99,9 @@ impl<T: PerNet> PinnedDrop for Registration<T> {
 /// pointer is initialized in that time.
 #[inline]
 unsafe fn state<T: PerNet>(net: *const bindings::net) -> *mut T {
+    let id = T::id().0.get();
     // SAFETY: C wrote the number when it was registered.
-    let id = unsafe { *T::id().0.get() };
+    let id = unsafe { id.read() };
     // SAFETY: The namespace has room for each registered number.
     unsafe { bindings::nfrust_helper_net_generic(net, id) }.cast()
 }
@@ -111,9 +112,12 @@ unsafe fn state<T: PerNet>(net: *const bindings::net) -> *mut T {
 ///
 /// `T` must be registered, and its state in `net` must not have been dropped.
 pub(crate) unsafe fn get<T: PerNet>(net: &Net) -> Pin<&T> {
-    // SAFETY: By the requirement on this function, the state is there and initialized; it stays
-    // where it is until it is dropped.
-    unsafe { Pin::new_unchecked(&*state::<T>(net.as_raw())) }
+    // SAFETY: By the requirement on this function.
+    let state = unsafe { state::<T>(net.as_raw()) };
+    // SAFETY: As above, it is there and initialized.
+    let state = unsafe { &*state };
+    // SAFETY: It stays where it is until it is dropped.
+    unsafe { Pin::new_unchecked(state) }
 }
 
 /// # Safety
@@ -129,9 +133,10 @@ unsafe extern "C" fn init<T: PerNet>(net: *mut bindings::net) -> c_int {
         };
         // SAFETY: The namespace is valid.
         let init = T::init(unsafe { Net::from_raw(net) });
-        // SAFETY: C has set room of this size aside, aligned as for any object, and does not
-        // move it.
-        unsafe { pin_init::raw_try_init(state::<T>(net), init) }?;
+        // SAFETY: The number was written, and the room set aside, before this call.
+        let state = unsafe { state::<T>(net) };
+        // SAFETY: The room is of this size, aligned as for any object, and not moved.
+        unsafe { pin_init::raw_try_init(state, init) }?;
         Ok(0)
     })
 }
@@ -140,6 +145,8 @@ unsafe extern "C" fn init<T: PerNet>(net: *mut bindings::net) -> c_int {
 ///
 /// C calls this for a namespace whose `init` succeeded, and not again.
 unsafe extern "C" fn exit<T: PerNet>(net: *mut bindings::net) {
+    // SAFETY: The state is still registered.
+    let state = unsafe { state::<T>(net) };
     // SAFETY: `init()` has made it, and C frees the room without looking at it.
-    unsafe { core::ptr::drop_in_place(state::<T>(net)) };
+    unsafe { core::ptr::drop_in_place(state) };
 }

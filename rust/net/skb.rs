@@ -140,8 +140,12 @@ impl SkBuff {
     #[inline]
     pub fn set_dst(&mut self, dst: OwnedDst) {
         self.drop_dst();
-        // SAFETY: The packet is ours. GRO may not take the short way with one that has a route.
-        unsafe { (*self.as_raw()).__bindgen_anon_4.headers.as_mut() }.set_slow_gro(1);
+        // SAFETY: The packet is ours.
+        let skb = unsafe { &mut *self.as_raw() };
+        // SAFETY: The union is a group of fields under two names.
+        let headers = unsafe { skb.__bindgen_anon_4.headers.as_mut() };
+        // GRO may not take the short way with a packet that has a route.
+        headers.set_slow_gro(1);
         let field = self.field::<usize>(bindings::RUST_OFFSETOF_sk_buff__skb_refdst);
         // SAFETY: The field is at that offset; the packet takes the reference over.
         unsafe { field.write(dst.into_raw().expose_provenance()) };

@@ -56,11 +56,33 @@ pub struct TimeWaitSock(Opaque<bindings::inet_timewait_sock>);
 #[repr(transparent)]
 pub struct RequestSock(Opaque<bindings::inet_request_sock>);
 
-/// Reads a field that others write: `READ_ONCE()`.
+impl TimeWaitSock {
+    #[inline]
+    fn is_transparent(&self) -> bool {
+        // SAFETY: The structure is valid, and the flag is set before others see it.
+        let tw = unsafe { &*self.0.get() };
+        tw.tw_transparent() != 0
+    }
+}
+
+impl RequestSock {
+    #[inline]
+    fn is_transparent(&self) -> bool {
+        // SAFETY: The structure is valid, and the flag is set before others see it.
+        let req = unsafe { &*self.0.get() };
+        req.no_srccheck() != 0
+    }
+}
+
+/// Reads a field of a socket that others write: `READ_ONCE()`. For the methods below, whose
+/// sockets are valid and have the field.
 macro_rules! read_once {
-    ($ptr:expr, $($field:tt)+) => {
-        (&raw const (*$ptr).$($field)+).read_volatile()
-    };
+    ($ptr:expr, $($field:tt)+) => {{
+        // SAFETY: The socket is valid, and has the field.
+        let field = unsafe { &raw const (*$ptr).$($field)+ };
+        // SAFETY: As above.
+        unsafe { field.read_volatile() }
+    }};
 }
 
 impl Sock {
@@ -73,16 +95,15 @@ impl Sock {
     /// The state, a `TCP_*` value, also for protocols other than TCP.
     #[inline]
     fn state(&self) -> u32 {
-        // SAFETY: All kinds of sockets have it, and it is valid.
-        u32::from(unsafe { read_once!(self.as_raw(), __sk_common.skc_state) })
+        // All kinds of sockets have it.
+        u32::from(read_once!(self.as_raw(), __sk_common.skc_state))
     }
 
     /// Whether it belongs to this namespace: `net_eq(sock_net(sk), net)`.
     #[inline]
     pub fn is_in(&self, net: &Net) -> bool {
-        // SAFETY: All kinds of sockets have it, and it is valid.
-        let own = unsafe { read_once!(self.as_raw(), __sk_common.skc_net.net) };
-        own == net.as_raw()
+        // All kinds of sockets have it.
+        read_once!(self.as_raw(), __sk_common.skc_net.net) == net.as_raw()
     }
 
     /// The port of the peer, `sk->sk_dport`; 0 where there is none.
@@ -130,10 +151,8 @@ impl Sock {
     #[inline(always)]
     pub fn is_transparent(&self) -> bool {
         match self.kind() {
-            // SAFETY: The structure is valid, and the flag is set before others see it.
-            Kind::TimeWait(tw) => unsafe { (*tw.0.get()).tw_transparent() != 0 },
-            // SAFETY: As above.
-            Kind::NewSynRecv(req) => unsafe { (*req.0.get()).no_srccheck() != 0 },
+            Kind::TimeWait(tw) => tw.is_transparent(),
+            Kind::NewSynRecv(req) => req.is_transparent(),
             Kind::Full(sk) => sk.is_transparent(),
         }
     }
@@ -168,9 +187,7 @@ impl FullSock {
         // SAFETY: The socket cannot be freed before the section ends, and the section lasts for
         // `'rcu`; the wrappers are transparent.
         let sock: &'rcu Self = unsafe { &*ptr.cast() };
-        // SAFETY: The socket is valid.
-        let refcount = unsafe { read_once!(ptr, __sk_common.skc_refcnt.refs.counter) };
-        if refcount == 0 {
+        if read_once!(ptr, __sk_common.skc_refcnt.refs.counter) == 0 {
             return Err(NotFound::Dying);
         }
         Ok(sock)
@@ -179,8 +196,7 @@ impl FullSock {
     /// `SO_MARK` of the socket, `sk->sk_mark`.
     #[inline]
     pub fn mark(&self) -> u32 {
-        // SAFETY: The socket is valid.
-        unsafe { read_once!(self.0.as_raw(), sk_mark) }
+        read_once!(self.0.as_raw(), sk_mark)
     }
 
     /// Whether it may use addresses that are not local, as [`Sock::is_transparent()`].
@@ -192,15 +208,14 @@ impl FullSock {
     /// A flag of `inet_sk(sk)->inet_flags`; false for a socket that is no inet socket.
     #[inline]
     fn inet_flag(&self, bit: u32) -> bool {
-        // SAFETY: The socket is valid, and the family never changes between inet and others.
-        let family = u32::from(unsafe { read_once!(self.0.as_raw(), __sk_common.skc_family) });
+        // It never changes between inet and others.
+        let family = u32::from(read_once!(self.0.as_raw(), __sk_common.skc_family));
         if family != bindings::AF_INET && family != bindings::AF_INET6 {
             return false;
         }
+        // A full socket of these families is the beginning of an `inet_sock`.
         let inet = self.0.as_raw().cast::<bindings::inet_sock>();
-        // SAFETY: A full socket of these families is the beginning of an `inet_sock`.
-        let flags = unsafe { read_once!(inet, inet_flags) };
-        flags & 1usize.wrapping_shl(bit) != 0
+        read_once!(inet, inet_flags) & 1usize.wrapping_shl(bit) != 0
     }
 
     /// The IPv4 address it is bound to, network byte order: `inet_rcv_saddr`.
@@ -215,15 +230,13 @@ impl FullSock {
         unsafe { field.cast::<u32>().read_volatile() }
     }
 
-    /// The IPv6 address it is bound to: `sk_v6_rcv_saddr`, as two halves.
+    /// The IPv6 address it is bound to, `sk_v6_rcv_saddr`, in four words. It may change while it is
+    /// read, in C as here.
     #[inline]
     pub fn rcv_saddr_v6(&self) -> [u32; 4] {
-        // SAFETY: The socket is valid; an address may change while it is read, in C as here.
-        unsafe {
-            read_once!(self.0.as_raw(), __sk_common.skc_v6_rcv_saddr)
-                .in6_u
-                .u6_addr32
-        }
+        let addr = read_once!(self.0.as_raw(), __sk_common.skc_v6_rcv_saddr);
+        // SAFETY: Each member of the union is 16 bytes of plain data.
+        unsafe { addr.in6_u.u6_addr32 }
     }
 
     /// The id of the socket's cgroup's ancestor at `level` (the root is at 0). `None` if its
@@ -231,8 +244,7 @@ impl FullSock {
     #[cfg(CONFIG_SOCK_CGROUP_DATA)]
     #[inline]
     pub fn cgroup_ancestor_id(&self, level: u8) -> Option<u64> {
-        // SAFETY: The socket is valid.
-        let cgrp = unsafe { read_once!(self.0.as_raw(), sk_cgrp_data.cgroup) };
+        let cgrp = read_once!(self.0.as_raw(), sk_cgrp_data.cgroup);
         // SAFETY: A socket keeps its cgroup until it is freed.
         unsafe { cgroup::ancestor_id(cgrp, level) }
     }

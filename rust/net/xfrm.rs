@@ -25,13 +25,18 @@ pub fn out_policies(net: &Net) -> OutPolicies {
     const OUT: usize = bindings::XFRM_POLICY_OUT as usize;
     const SOCKET_OUT: usize = bindings::XFRM_POLICY_MAX as usize + OUT;
 
-    let net = net.as_raw();
     // SAFETY: The namespace is valid.
-    let global = unsafe { (&raw const (*net).xfrm.policy_count[OUT]).read_volatile() };
+    let xfrm = unsafe { &raw const (*net.as_raw()).xfrm };
     // SAFETY: As above.
-    let per_socket = unsafe { (&raw const (*net).xfrm.policy_count[SOCKET_OUT]).read_volatile() };
+    let counts = unsafe { &raw const (*xfrm).policy_count }.cast::<u32>();
     // SAFETY: As above.
-    let default = unsafe { (&raw const (*net).xfrm.policy_default[OUT]).read_volatile() };
+    let defaults = unsafe { &raw const (*xfrm).policy_default }.cast::<u8>();
+    // SAFETY: There are counts for all directions, of policies and of policies of sockets.
+    let global = unsafe { counts.wrapping_add(OUT).read_volatile() };
+    // SAFETY: As above.
+    let per_socket = unsafe { counts.wrapping_add(SOCKET_OUT).read_volatile() };
+    // SAFETY: There are defaults for all directions.
+    let default = unsafe { defaults.wrapping_add(OUT).read_volatile() };
 
     OutPolicies {
         global,

@@ -92,15 +92,19 @@ impl<'a, V: Version> Call<'a, V> {
     /// The namespace of the hook. (That of the packet's device may be another one.)
     #[inline]
     pub fn net(&self) -> &'a Net {
-        // SAFETY: The state is valid during the call, and the namespace outlives it.
-        unsafe { Net::from_raw((*self.state).net) }
+        // SAFETY: The state is valid during the call.
+        let net = unsafe { (*self.state).net };
+        // SAFETY: The namespace outlives the call.
+        unsafe { Net::from_raw(net) }
     }
 
     /// The device that the packet leaves through, at the hooks where that is known.
     #[inline]
     pub fn outdev(&self) -> Option<&'a NetDevice> {
+        // SAFETY: The state is valid during the call.
+        let out = unsafe { (*self.state).out };
         // SAFETY: NULL, or a device that outlives the call; the wrapper is transparent.
-        unsafe { (*self.state).out.cast::<NetDevice>().as_ref() }
+        unsafe { out.cast::<NetDevice>().as_ref() }
     }
 
     /// The hook's own pointer.

@@ -223,7 +223,8 @@ pub(crate) unsafe fn addrs<V: Version>(skb: &SkBuff) -> (&V::Addr, &V::Addr) {
         .cast::<V::Addr>();
     // SAFETY: By the requirement on this function the header is there, and stays while the packet
     // is borrowed; an address is an array of bytes, which has no alignment to keep.
-    unsafe { (&*source, &*source.add(1)) }
+    let addrs: &[V::Addr; 2] = unsafe { &*source.cast() };
+    (&addrs[0], &addrs[1])
 }
 
 impl Packet<'_, Ipv4> {
@@ -254,9 +255,9 @@ impl Packet<'_, Ipv6> {
     /// The next-header field of the header: a protocol, or an extension header.
     #[inline]
     pub fn next_header(&self) -> u8 {
-        let header = self.skb.network_header().cast::<bindings::ipv6hdr>();
         // SAFETY: By the type's invariants the header is there.
-        unsafe { (&raw const (*header).nexthdr).read() }
+        let header: &[u8; 40] = unsafe { &*self.skb.network_header().cast() };
+        header[6]
     }
 
     /// Walks the extension headers: `ipv6_find_hdr()` for the payload. `None` if the walk fails.

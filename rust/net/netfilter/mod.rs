@@ -55,8 +55,9 @@ impl NetDevice {
     /// The interface index.
     #[inline]
     pub fn ifindex(&self) -> i32 {
-        // SAFETY: A device that a hook was given is valid during the hook; its index may change
-        // with its namespace only, so it is read once.
-        unsafe { (&raw const (*self.0.get()).ifindex).read_volatile() }
+        // SAFETY: A device that a hook was given is valid during the hook.
+        let ifindex = unsafe { &raw const (*self.0.get()).ifindex };
+        // SAFETY: As above; it may change, with the namespace of the device, so it is read once.
+        unsafe { ifindex.read_volatile() }
     }
 }

@@ -67,10 +67,7 @@ pub trait Translation: Version {
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops);
     /// The hooks of this version in a namespace.
     #[doc(hidden)]
-    fn hook_entries(
-        net: *const bindings::net,
-        hook: usize,
-    ) -> *const *mut bindings::nf_hook_entries;
+    fn hook_entries(net: &Net, hook: usize) -> *const *mut bindings::nf_hook_entries;
 }
 
 impl Translation for Ipv4 {
@@ -108,12 +105,9 @@ impl Translation for Ipv4 {
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops) =
         bindings::nf_nat_ipv4_unregister_fn;
 
-    fn hook_entries(
-        net: *const bindings::net,
-        hook: usize,
-    ) -> *const *mut bindings::nf_hook_entries {
-        // SAFETY: The caller's namespace is valid.
-        unsafe { (&raw const (*net).nf.hooks_ipv4[hook]).cast() }
+    fn hook_entries(net: &Net, hook: usize) -> *const *mut bindings::nf_hook_entries {
+        // SAFETY: The namespace is valid.
+        unsafe { (&raw const (*net.as_raw()).nf.hooks_ipv4[hook]).cast() }
     }
 }
 
@@ -157,12 +151,9 @@ impl Translation for Ipv6 {
     const C_UNREGISTER: unsafe extern "C" fn(*mut bindings::net, *const bindings::nf_hook_ops) =
         bindings::nf_nat_ipv6_unregister_fn;
 
-    fn hook_entries(
-        net: *const bindings::net,
-        hook: usize,
-    ) -> *const *mut bindings::nf_hook_entries {
-        // SAFETY: The caller's namespace is valid.
-        unsafe { (&raw const (*net).nf.hooks_ipv6[hook]).cast() }
+    fn hook_entries(net: &Net, hook: usize) -> *const *mut bindings::nf_hook_entries {
+        // SAFETY: The namespace is valid.
+        unsafe { (&raw const (*net.as_raw()).nf.hooks_ipv6[hook]).cast() }
     }
 }
 
@@ -261,9 +252,11 @@ impl<T> Drop for RcuBox<T> {
     fn drop(&mut self) {
         const { assert!(offset_of!(RcuInner<T>, rcu) < 4096) };
         let inner = self.0.as_ptr();
+        // SAFETY: The pointer is valid.
+        let head = unsafe { &raw mut (*inner).rcu };
         // SAFETY: It was allocated by kmalloc(), which `KBox` stands for, and nobody uses it after
         // the grace period that begins here.
-        unsafe { bindings::kvfree_call_rcu((&raw mut (*inner).rcu).cast(), inner.cast()) };
+        unsafe { bindings::kvfree_call_rcu(head.cast(), inner.cast()) };
     }
 }
 
@@ -289,16 +282,16 @@ impl Registered {
         let raw = hooks.as_ptr();
         for i in 0..HOOKS {
             // SAFETY: Nobody else knows the allocation yet.
-            unsafe { (*raw).ops[i].priv_ = (&raw mut (*raw).chains[i]).cast() };
+            let chains = unsafe { &raw mut (*raw).chains[i] };
+            // SAFETY: As above.
+            unsafe { (*raw).ops[i].priv_ = chains.cast() };
         }
+        // SAFETY: As above.
+        let ops = unsafe { &raw const (*raw).ops };
         // SAFETY: The operations are complete, and stay until they are unregistered and no packet
         // is in them any more. After an error none is registered.
         to_result(unsafe {
-            bindings::nf_register_net_hooks(
-                net.as_raw(),
-                (&raw const (*raw).ops).cast(),
-                HOOKS as u32,
-            )
+            bindings::nf_register_net_hooks(net.as_raw(), ops.cast(), HOOKS as u32)
         })?;
         Ok(Self {
             hooks,
@@ -319,15 +312,11 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        // SAFETY: The allocation is valid.
+        let ops = unsafe { &raw const (*self.hooks.as_ptr()).ops };
         // SAFETY: They were registered in this namespace, which outlives them: its own state has
         // this value.
-        unsafe {
-            bindings::nf_unregister_net_hooks(
-                self.net,
-                (&raw const (*self.hooks.as_ptr()).ops).cast(),
-                HOOKS as u32,
-            )
-        };
+        unsafe { bindings::nf_unregister_net_hooks(self.net, ops.cast(), HOOKS as u32) };
     }
 }
 
@@ -473,23 +462,24 @@ fn c_hooks_present<V: Translation>(net: &Net) -> bool {
 
     let _rcu = rcu::read_lock();
     // SAFETY: The namespace is valid; entries are replaced as a whole.
-    let entries = unsafe { V::hook_entries(net.as_raw(), HOOK).read_volatile() };
+    let entries = unsafe { V::hook_entries(net, HOOK).read_volatile() };
     if entries.is_null() {
         return false;
     }
     // SAFETY: Entries are freed after a grace period, and we are in a read section.
     let count = usize::from(unsafe { (*entries).num_hook_entries });
-    // SAFETY: As above. Behind the hooks, C has a pointer to the operations of each.
-    let ops = unsafe {
-        (&raw const (*entries).hooks)
-            .cast::<bindings::nf_hook_entry>()
-            .add(count)
-            .cast::<*const bindings::nf_hook_ops>()
-    };
+    // SAFETY: As above.
+    let hooks = unsafe { &raw const (*entries).hooks };
+    // Behind the hooks, C has a pointer to the operations of each.
+    let ops = hooks
+        .cast::<bindings::nf_hook_entry>()
+        .wrapping_add(count)
+        .cast::<*const bindings::nf_hook_ops>();
     (0..count).any(|i| {
         // SAFETY: There are `count` of them.
-        let op = unsafe { *ops.add(i) };
+        let op = unsafe { ops.wrapping_add(i).read() };
         // SAFETY: Operations are freed after a grace period, too.
-        (unsafe { (*op).hook_ops_type() }) == bindings::nf_hook_ops_type_NF_HOOK_OP_NAT
+        let op = unsafe { &*op };
+        op.hook_ops_type() == bindings::nf_hook_ops_type_NF_HOOK_OP_NAT
     })
 }

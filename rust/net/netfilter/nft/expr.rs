@@ -39,8 +39,10 @@ impl Ctx<'_> {
 
     /// Checks that the chain can be reached from these hooks only. `EOPNOTSUPP` otherwise.
     pub fn validate_hooks(&self, hooks: Hooks) -> Result {
-        // SAFETY: The context and its chain are valid during the request.
-        to_result(unsafe { bindings::nft_chain_validate_hooks((*self.0).chain, hooks.mask()) })
+        // SAFETY: The context is valid during the request.
+        let chain = unsafe { (*self.0).chain };
+        // SAFETY: So is its chain.
+        to_result(unsafe { bindings::nft_chain_validate_hooks(chain, hooks.mask()) })
     }
 }
 
@@ -228,7 +230,9 @@ impl<E: Expr> Registration<E> {
 #[pinned_drop]
 impl<E: Expr> PinnedDrop for Registration<E> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The type was registered in `new()`, or there would be no value to drop.
-        unsafe { bindings::nft_unregister_expr(&raw mut (*self.tables.get()).expr_type) };
+        // SAFETY: The tables are initialized, or there would be no value to drop.
+        let expr_type = unsafe { &raw mut (*self.tables.get()).expr_type };
+        // SAFETY: The type was registered in `new()`.
+        unsafe { bindings::nft_unregister_expr(expr_type) };
     }
 }

@@ -119,8 +119,9 @@ impl Regs {
         let data = (&raw mut self.0).cast::<u32>();
         let words = value.words();
         for (i, word) in words.as_ref().iter().enumerate() {
+            let slot = data.wrapping_add(usize::from(reg.first)).wrapping_add(i);
             // SAFETY: By the invariants of `DestReg` these words are data registers.
-            unsafe { data.add(usize::from(reg.first) + i).write(*word) };
+            unsafe { slot.write(*word) };
         }
     }
 
