@@ -143,3 +143,17 @@ def ping(client, dst, server, ident, seq=1):
         return seen[:2]
     except OSError as exc:
         return error(exc)
+
+
+def arrival(wire, dport, timeout=0.1):
+    """How the next packet to a UDP port comes to the server's wire: "ESP", "in clear", or not."""
+    def kind(packet):
+        proto, at = (packet[9], 20) if packet[0] >> 4 == 4 else (packet[6], 40)
+        if proto == socket.IPPROTO_ESP:
+            return "ESP"
+        if proto == socket.IPPROTO_UDP and packet[at + 2:at + 4] == struct.pack("!H", dport):
+            return "in clear"
+        return None
+
+    packet = wire.receive(kind, timeout)
+    return kind(packet) if packet else "dropped"
