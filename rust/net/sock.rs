@@ -7,8 +7,8 @@
 //!
 //! - Who keeps it? UDP sockets and TCP listeners are freed after an RCU grace period, so one that
 //!   was found under the RCU read lock can be used until the section ends, without a reference: a
-//!   `&'rcu FullSock`. The memory of established TCP sockets is reused at once; those are found with a
-//!   reference, an [`OwnedSock`], and give it back when dropped.
+//!   `&'rcu FullSock`. The memory of established TCP sockets is reused at once; those are found
+//!   with a reference, an [`OwnedSock`], and give it back when dropped.
 //! - What is it? A connection in TIME_WAIT or NEW_SYN_RECV is a smaller structure that begins like
 //!   a `sock` and has few of its fields. Those are fields of a [`FullSock`] here.
 //!

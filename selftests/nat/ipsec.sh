@@ -24,9 +24,9 @@ tunnel()
 
 for version in 4 6; do
 	if [ $version = 4 ]; then
-		family=ip one=10.0.1. two=10.0.2. at=10.0.2.1 request=icmp
+		family=ip one=10.0.1. two=10.0.2. at="10.0.2.1" request=(icmp)
 	else
-		family=ip6 one=dead:1:: two=dead:2:: at=[dead:2::1] request="ipv6-icmp type 128"
+		family=ip6 one=dead:1:: two=dead:2:: at="[dead:2::1]" request=(ipv6-icmp type 128)
 	fi
 	{
 		tunnel 7000 src ${one}1 dst ${two}1 proto udp dport 7000
@@ -44,8 +44,8 @@ for version in 4 6; do
 		tunnel 7015 src ${two}2 dst ${two}1 proto udp dport 7015
 		tunnel 7020 src ${one}1 dst ${two}1 proto udp dport 7020
 		tunnel 7021 src ${one}1 dst ${two}66 proto udp dport 7021
-		tunnel 7030 src ${two}52 dst ${two}1 proto $request
-		tunnel 7031 src ${one}2 dst ${two}1 proto $request
+		tunnel 7030 src ${two}52 dst ${two}1 proto "${request[@]}"
+		tunnel 7031 src ${one}2 dst ${two}1 proto "${request[@]}"
 		tunnel 7040 src ${two}54 dst ${two}1 proto tcp
 		cat <<-EOF
 			xfrm policy add dir out src ${two}53 dst ${two}9 proto esp action block

@@ -2,9 +2,9 @@
 
 //! Tests of the parsers and decisions.
 //!
-//! What the parsers should find comes from two sides. [`model`] says what the kernel's C does with any
-//! bytes, written from its rules and not from the code under test. [`make`] builds packets from a
-//! description, so that the answer is known before there is a packet. [`check`] asks parsers and
+//! What the parsers should find comes from two sides. [`model`] says what the kernel's C does with
+//! any bytes, written from its rules and not from the code under test. [`make`] builds packets from
+//! a description, so that the answer is known before there is a packet. [`check`] asks parsers and
 //! model the same and compares; the fuzz target, in `rust/logic/fuzz`, does nothing but that.
 
 mod check;
