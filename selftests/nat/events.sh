@@ -65,7 +65,7 @@ traffic "$client" "$router" "$server" <<-'EOF'
 	        class Flow:
 	            """A connection that has gone on for a while"""
 
-	            def __init__(self, before=()):
+	            def __init__(self, before, first):
 	                global number
 	                number += 1
 	                self.number = number
@@ -73,22 +73,22 @@ traffic "$client" "$router" "$server" <<-'EOF'
 	                with netns(ns):
 	                    self.s = udp(src, number, peer=(there, port))
 	                for _ in range(5):
-	                    self.last = self.send()
+	                    self.last = self.send(first)
 
-	            def send(self):
+	            def send(self, expected):
 	                try:
 	                    self.s.send(b"x")
 	                except PermissionError:
 	                    pass
-	                return arrival(wire, port, 0.05)
+	                return arrival(wire, port, expected)
 
 	        def case(name, expected, *steps, before=(), first="in clear"):
 	            """Each step is one change, and one packet after it."""
-	            flow = Flow(before)
+	            flow = Flow(before, first)
 	            results = [flow.last]
-	            for step in steps:
+	            for step, each in zip(steps, expected.split(", "), strict=True):
 	                step(flow) if callable(step) else policies.do(step)
-	                results.append(flow.send())
+	                results.append(flow.send(each))
 	            results = ", ".join(results)
 	            print(f"{results}|{first}, {expected}|IPv{version}, {what}: {name}")
 	            flow.s.close()

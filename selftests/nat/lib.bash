@@ -39,7 +39,8 @@ setup_router()
 	ip link add eth1 netns "$router" address 02:00:00:00:02:02 type veth \
 		peer name eth0 netns "$server" address "$server_mac" || exit "$KSFT_FAIL"
 	for ns in "$client" "$router" "$server"; do
-		in_ns "$ns" sysctl -qw net.ipv6.conf.all.accept_dad=0
+		in_ns "$ns" sysctl -qw net.ipv6.conf.all.accept_dad=0 \
+			net.ipv6.conf.default.accept_dad=0
 	done
 	in_ns "$router" sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 \
 		net.ipv4.conf.all.send_redirects=0

@@ -169,7 +169,8 @@ read_slabs()
 	local slab
 
 	for slab in $slabs; do
-		into[$slab]=$(active "$slab")
+		# shellcheck disable=SC2034 # another name for an array
+		into["$slab"]=$(active "$slab")
 	done
 }
 
@@ -206,7 +207,7 @@ while [ $rounds -lt 2 ] || [ $((SECONDS - begin)) -lt "$DURATION" ]; do
 	worlds=$!
 	ready()
 	{
-		[ -e "$tmp/ready.$rounds" ] || ! kill -0 $worlds 2>/dev/null
+		[ -e "$tmp/ready.$rounds" ] || ! kill -0 "$worlds" 2>/dev/null
 	}
 	slowwait 60 ready
 	# Half of them go while their connections live, for the others it is the connections first.
@@ -214,7 +215,7 @@ while [ $rounds -lt 2 ] || [ $((SECONDS - begin)) -lt "$DURATION" ]; do
 		echo "netns del many-$i"
 	done | ip -batch -
 	touch "$tmp/go.$rounds"
-	wait $worlds && spoke=$((spoke + 1))
+	wait "$worlds" && spoke=$((spoke + 1))
 	msg "round $rounds: $(tail -n 1 "$tmp/world")"
 	for ((i = 1; i < NAMESPACES; i += 2)); do
 		echo "netns del many-$i"

@@ -145,8 +145,9 @@ def ping(client, dst, server, ident, seq=1):
         return error(exc)
 
 
-def arrival(wire, dport, timeout=0.1):
-    """How the next packet to a UDP port comes to the server's wire: "ESP", "in clear", or not."""
+def arrival(wire, dport, expected):
+    """How the next packet to a UDP port comes to the server's wire: "ESP", "in clear", or not. What
+    is expected says how long to wait; a packet that comes too late is taken for the next one."""
     def kind(packet):
         proto, at = (packet[9], 20) if packet[0] >> 4 == 4 else (packet[6], 40)
         if proto == socket.IPPROTO_ESP:
@@ -155,5 +156,52 @@ def arrival(wire, dport, timeout=0.1):
             return "in clear"
         return None
 
-    packet = wire.receive(kind, timeout)
+    packet = wire.receive(kind, 0.1 if expected == "dropped" else 5)
     return kind(packet) if packet else "dropped"
+
+
+HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
+
+
+def describe(packet, quoted=False):
+    """A packet, what an ICMP error quotes included, in words; and which checksums are wrong. Of a
+    quote that was cut, what there is."""
+    wrong, options = [], ""
+    if packet[0] >> 4 == 4:
+        start, proto = (packet[0] & 15) * 4, packet[9]
+        src, dst = (socket.inet_ntop(socket.AF_INET, packet[at:at + 4]) for at in (12, 16))
+        if checksum(packet[:start]):
+            wrong.append("header")
+        if start > 20:
+            options = " options"
+        end = struct.unpack("!H", packet[2:4])[0]
+    else:
+        start, proto = 40, packet[6]
+        src, dst = (socket.inet_ntop(socket.AF_INET6, packet[at:at + 16]) for at in (8, 24))
+        end = 40 + struct.unpack("!H", packet[4:6])[0]
+        while proto in (HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION):
+            length = {FRAGMENT: 8, AUTHENTICATION: packet[start + 1] * 4 + 8}.get(
+                proto, packet[start + 1] * 8 + 8)
+            proto, start = packet[start], start + length
+            options = " options"
+    segment = packet[start:end]
+    if not quoted or len(packet) >= end:
+        pseudo = b"" if proto == 1 else _pseudo(src, dst, proto, len(segment))
+        if proto in (1, 6, 17, 58) and checksum(pseudo + segment):
+            wrong.append("segment")
+    head = f"{src} > {dst}{options}"
+    if proto in (6, 17):
+        sport, dport = struct.unpack("!HH", segment[:4])
+        head = f"{src} {sport} > {dst} {dport}{options} {'tcp' if proto == 6 else 'udp'}"
+    elif proto in (1, 58) and segment[0] in (0, 8, 128, 129):
+        head += f" echo {struct.unpack('!H', segment[4:6])[0]}"
+    elif proto in (1, 58):
+        head += f" error {segment[0]}/{segment[1]} about {describe(segment[8:], True)}"
+    else:
+        head += f" protocol {proto}"
+    return head + "".join(f", wrong {each} checksum" for each in wrong)
+
+
+def _pseudo(src, dst, proto, length):
+    return b"".join(socket.inet_pton(family(a), a) for a in (src, dst)) + \
+        struct.pack("!II", length, proto)

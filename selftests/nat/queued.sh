@@ -92,7 +92,7 @@ traffic "$client" "$router" "$server" <<-'EOF'
 	            if meanwhile:
 	                meanwhile(s)
 	            queue.accept(packet)
-	            result = arrival(wire, changed)
+	            result = arrival(wire, changed, expected)
 	            s.close()
 	            policies.do(policies.FLUSH, policies.default(DEFAULT_ACCEPT))
 	            print(f"{result}|{expected}|IPv{version}, {what}: {name}")
