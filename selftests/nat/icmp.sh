@@ -11,8 +11,8 @@ source "$(dirname "$0")/lib.bash"
 plan 108
 setup_router
 for version in 4 6; do
-	family=ip two=10.0.2. at="10.0.2.50" here="10.0.1.2"
-	[ $version = 4 ] || family=ip6 two=dead:2:: at="[dead:2::50]" here="dead:1::2"
+	family=ip two=10.0.2. at="10.0.2.50"
+	[ $version = 4 ] || family=ip6 two=dead:2:: at="[dead:2::50]"
 	cat <<-EOF
 		table $family nat {
 			chain prerouting {
@@ -48,6 +48,10 @@ traffic "$client" "$router" "$server" <<-'EOF'
 	UDP, TCP = udp_packet, tcp_packet
 	sport = 6000
 
+	def known(packet):
+	    """Not what a stack says of itself now and then"""
+	    return " protocol " not in describe(packet)
+
 	for version in 4, 6:
 	    a, b = addr(version, 1, 9), addr(version, 2, 9)
 	    virtual, snat = addr(version, 2, 66), addr(version, 2, 50)
@@ -57,15 +61,12 @@ traffic "$client" "$router" "$server" <<-'EOF'
 
 	    def through(source, sink, packet):
 	        """Send a packet on one side; what comes out on the other, or None."""
-	        def mine(got):
-	            return got[0] >> 4 == version and not (version == 6 and got[40] in (135, 136))
-
 	        source.send(packet)
-	        return sink.receive(mine, 2)
+	        return sink.receive(known, 2)
 
 	    def out(name, packet, expected, source=far, sink=near, timeout=2):
 	        source.send(packet)
-	        got = sink.receive(lambda p: "error" in describe(p) or "echo" in describe(p), timeout)
+	        got = sink.receive(known, timeout)
 	        print(f"{describe(got) if got else 'nothing'}|{expected}|IPv{version}, {name}")
 
 	    # Errors of the reply direction: about what the client has sent

@@ -195,7 +195,7 @@ def describe(packet, quoted=False):
         head = f"{src} {sport} > {dst} {dport}{options} {'tcp' if proto == 6 else 'udp'}"
     elif proto in (1, 58) and segment[0] in (0, 8, 128, 129):
         head += f" echo {struct.unpack('!H', segment[4:6])[0]}"
-    elif proto in (1, 58):
+    elif proto == 1 or proto == 58 and segment[0] < 128:
         head += f" error {segment[0]}/{segment[1]} about {describe(segment[8:], True)}"
     else:
         head += f" protocol {proto}"

@@ -27,10 +27,10 @@ for version in 4 6; do
 			exit "$KSFT_SKIP"
 		}
 		ns=$router
-		in_ns "$inner" sysctl -qw net.ipv6.conf.all.accept_dad=0 \
+		in_ns "${inner:?}" sysctl -qw net.ipv6.conf.all.accept_dad=0 \
 			net.ipv6.conf.default.accept_dad=0
 		if [ $name = vx ]; then
-			ns=${inner:?}
+			ns=$inner
 			ip -n "$router" link set vx$version netns "$inner"
 		fi
 		ip -n "$ns" -batch - <<-EOF
