@@ -84,8 +84,8 @@ def table(rows):
 def main():
     tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     head = [kind for kind, _ in KINDS]
-    by_crate = [["crate", *head, "lines"]]
-    by_file = [["file", *head, "lines"]]
+    by_crate = [["crate", *head]]
+    by_file = [["file", *head]]
     wrong = []
 
     for crate, paths in crates(tree).items():
@@ -96,16 +96,15 @@ def main():
             name = path.relative_to(tree).as_posix()
             code = code_of(path)
             found = count(code)
-            lines = sum(1 for line in code.splitlines() if line.strip())
-            total.update(found, lines=lines)
+            total.update(found)
             forbids = forbids or bool(FORBID.search(code))
             if any(found.values()):
-                by_file.append([f"``{name}``", *found.values(), lines])
+                by_file.append([f"``{name}``", *found.values()])
                 if not may:
                     wrong.append(f"{name}: unsafe code outside {' and '.join(sorted(MAY))}")
         if not may and not forbids:
             wrong.append(f"{crate}: no #![forbid(unsafe_code)]")
-        by_crate.append([f"``{crate}``", *(total[kind] for kind in [*head, "lines"])])
+        by_crate.append([f"``{crate}``", *(total[kind] for kind in head)])
 
     print(".. SPDX-License-Identifier: GPL-2.0\n")
     print("=" * 16 + "\nUnsafe inventory\n" + "=" * 16 + "\n")
@@ -114,8 +113,7 @@ def main():
         "none forbid it (``#![forbid(unsafe_code)]``), so the compiler keeps it that way. Each block\n"
         "holds one unsafe operation and says why it is sound; Clippy checks both.\n\n"
         "Written by ``scripts/lint.sh inventory``; ``make lint`` fails where it is out of date.\n"
-        "Lines are lines of code. *Other* are function pointer types and attributes. What bindgen\n"
-        "generates is not counted.\n"
+        "*Other* are function pointer types and attributes. What bindgen generates is not counted.\n"
     )
     print(underline("By crate", "-"))
     print(table(by_crate))

@@ -5,6 +5,7 @@
 # longest first; their logs are build/check/STEP.log. Ends with "N passed, N failed, N skipped".
 #
 #   JOBS=2           steps at a time
+#   LIMIT=1800       seconds for a step
 #   ONLY='A.sh ...'  only these scripts in the guests (paths below selftests/)
 #
 # To add a step: write a function step_NAME, whose output ends with a line of that form and whose
@@ -18,6 +19,7 @@ load_env
 
 STEPS=(rust c host lint compare)
 JOBS=${JOBS:-2}
+LIMIT=${LIMIT:-1800}
 ONLY=${ONLY:-}
 TESTS=$TOP/selftests
 LOGS=$TOP/build/check
@@ -122,6 +124,10 @@ while [ ${#waiting[@]} -gt 0 ] || [ ${#pid_of[@]} -gt 0 ]; do
 	done
 	sleep 0.2
 	for step in "${!pid_of[@]}"; do
+		if [ $((SECONDS - started[$step])) -ge "$LIMIT" ]; then
+			say "$step: ended after $LIMIT s (LIMIT=)"
+			kill -KILL -- "-${pid_of[$step]}"
+		fi
 		kill -0 "${pid_of[$step]}" 2>/dev/null && continue
 		wait "${pid_of[$step]}"
 		unset "pid_of[$step]"

@@ -108,6 +108,12 @@ def chained(headers, last, payload):
     return following, payload
 
 
+def labelled(packet, port):
+    """With a flow label that looks like that destination port, to who takes the IPv6 header for
+    one of UDP or TCP: nf_tables says of a later fragment that its payload is at offset 0."""
+    return packet[:2] + struct.pack("!H", port) + packet[4:]
+
+
 def random_chain(rng):
     kinds = (HOP, ROUTING, FRAGMENT, AUTH, DEST, DEST, DEST, ROUTING, MOBILITY, NONE, ESP)
     weights = (2, 6, 5, 6, 8, 8, 8, 6, 1, 1, 1)
@@ -224,10 +230,12 @@ def fragments(net, world, rng):
                     for reserved in 0, 2, 6:
                         header = struct.pack("!BBHI", proto, 0, offset << 3 | reserved | more,
                                              ident)
-                        yield Packet(ip6(net.peer, net.local, FRAGMENT, header + piece), what)
+                        packet = ip6(net.peer, net.local, FRAGMENT, header + piece)
+                        yield Packet(labelled(packet, ANY), what)
                     header = struct.pack("!BBHI", DEST, 0, offset << 3 | more, ident)
                     following, rest = chained([(DEST, 0, 0)], proto, piece)
-                    yield Packet(ip6(net.peer, net.local, FRAGMENT, header + rest), what)
+                    packet = ip6(net.peer, net.local, FRAGMENT, header + rest)
+                    yield Packet(labelled(packet, ANY), what)
 
 
 @case("fragments of whole packets, in and out of order")
@@ -610,7 +618,7 @@ def nat_errors(net, world, rng):
 
 
 @case("forwarded connections with a translated source", phases=("conntrack",),
-      reach=("prerouting",))
+      reach=("prerouting",), pairs=True)
 def forwarded(net, world, rng):
     near = FORWARDED + NAT_OFFSET
     for proto, far in (UDP, 53), (TCP, 80):

@@ -19,8 +19,8 @@ import observe
 from cases import CASES, Case, mutate
 from inject import Tap
 from net import enter
-from observe import (CAME, CHAINS, CONDITIONS, EXPRESSIONS, INPUT, NAT_ERROR, OUTPUT, PREROUTING,
-                     TABLES, Observer, describe)
+from observe import (CAME, CHAINS, CONDITIONS, EXPRESSIONS, INPUT, NAT_ERROR, NAT_REPLY,
+                     OUTPUT, PREROUTING, TABLES, Observer, describe)
 from world import VERSIONS, World
 
 MODULES = "/sys/module/"
@@ -171,7 +171,7 @@ class Run:
                     continue
                 packet = (sent or {}).get(number)
                 about = [f"{records.family} {CHAINS[chain].name}" + "".join(
-                    f", {text}" for what, text in CONDITIONS.items()
+                    f", {CONDITIONS[what]}" for what in (NAT_REPLY, NAT_ERROR)
                     if number in records.seen[what][chain]) +
                     f": {packet.what if packet else f'a packet marked {number:#x}'}",
                     f"  C:    {describe(c)}", f"  Rust: {describe(rust)}"]

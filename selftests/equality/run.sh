@@ -26,7 +26,7 @@ modprobe nft_socket
 
 # A device here whose other end is in the namespace: it goes when the namespace does, and that
 # waits for each reference to a socket of it.
-setup_ns world other || exit "$?"
+setup_ns world far || exit "$?"
 # shellcheck disable=SC2154 # set by setup_ns
 ip link add equality0 type veth peer name gone netns "$world"
 remove_link()
@@ -58,10 +58,10 @@ while read -r kind text; do
 	*)
 		ktap_print_msg "$kind $text" ;;
 	esac
-done < <(python3 -S "$here/equality.py" "$world" "$other" "$@" 2>&1; echo "exit $?")
+done < <(python3 -S "$here/equality.py" "$world" "$far" "$@" 2>&1; echo "exit $?")
 check "all of it was done" [ "$status" = 0 ]
 
-cleanup_ns "$world" "$other"
+cleanup_ns "$world" "$far"
 modprobe -r -a nft_socket_rust nft_socket $nat
 check "the namespace ends: every socket was given back" slowwait 20 namespace_is_gone
 ktap_print_msg "took $((SECONDS - started)) s"

@@ -9,6 +9,8 @@ use std::cell::Cell;
 pub struct Linear<'p>(pub &'p [u8]);
 
 impl Headers for Linear<'_> {
+    // As in the kernel, where the common case is a comparison and an addition.
+    #[inline(always)]
     fn header<'a, const N: usize>(
         &'a self,
         offset: u32,
