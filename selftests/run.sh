@@ -104,6 +104,12 @@ else
 	# The latter two have Rust in any case, and C beside it where they need it.
 	scripts=(socket/*.sh nat/*.sh)
 	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
+	[ "$IMPL" = c ] || [ ! -d /sys/kernel/debug/kunit ] || scripts+=(kunit/run.sh)
+fi
+# SHARD=K/N: the K-th of N parts of them, for several guests at a time
+if [ -n "${SHARD:-}" ]; then
+	mapfile -t scripts < <(printf '%s\n' "${scripts[@]}" |
+		awk -v part="${SHARD%/*}" -v parts="${SHARD#*/}" 'NR % parts == part % parts')
 fi
 selected=()
 for script in "${scripts[@]}"; do
