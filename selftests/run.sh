@@ -6,13 +6,14 @@
 #	IMPL=c     the kernel's module: nft_socket.ko, and nft_chain_nat.ko for what is in nat/
 #	IMPL=rust  nft_socket_rust.ko, nft_chain_nat_rust.ko (the default)
 #
-# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run. Output is
-# that of the kernel's kselftest runner: one line for each script, its own KTAP behind "# ". Exit
-# status 0 when nothing failed.
+# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run, those in
+# faults/ only where the kernel can make allocations fail. Output is that of the kernel's kselftest
+# runner: one line for each script, its own KTAP behind "# ". Exit status 0 when nothing failed.
 #
 # A script says in a line "# run.sh: WORD..." what is special about it:
 #
 #	only-rust    no such thing in C
+#	module=NAME  C's name of the module that it tests; in nat/ nft_chain_nat, else nft_socket
 #	timeout=S    not the default of 180 seconds; on a debug kernel five times that
 
 set -u
@@ -29,9 +30,9 @@ esac
 # choose SCRIPT: the module that it tests, and the one that it does not
 choose()
 {
-	module=nft_socket
 	case $1 in
 	nat/*)	module=nft_chain_nat ;;
+	*)	module=$(option "$1" module) || module=nft_socket ;;
 	esac
 	other=${module}_rust
 	[ "$IMPL" = c ] || { other=$module module=${module}_rust; }
@@ -101,10 +102,11 @@ if [ $# -gt 0 ]; then
 	scripts=("$@")
 else
 	cd "$dir" || exit 1
-	# The latter two have Rust in any case, and C beside it where they need it.
 	scripts=(socket/*.sh nat/*.sh)
+	# These have Rust in any case, and C beside it where they need it.
 	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
 	[ "$IMPL" = c ] || [ ! -d /sys/kernel/debug/kunit ] || scripts+=(kunit/run.sh)
+	[ ! -d /sys/kernel/debug/failslab ] || scripts+=(faults/*.sh)
 fi
 # SHARD=K/N: the K-th of N parts of them, for several guests at a time
 if [ -n "${SHARD:-}" ]; then
