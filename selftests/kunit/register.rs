@@ -95,7 +95,9 @@ fn types(fail: bool) -> impl PinInit<Types, Error> {
 static FAIL: AtomicBool = AtomicBool::new(false);
 
 #[pin_data]
-struct State {}
+struct State {
+    _room: u64,
+}
 
 impl PerNet for State {
     fn id() -> &'static Id {
@@ -110,6 +112,7 @@ impl PerNet for State {
                     return Err(EDQUOT);
                 }
             },
+            _room: 0,
         })
     }
 }
