@@ -101,7 +101,8 @@ if [ "$mode" = full ]; then
 fi
 say "done"
 
-report "$out" "commit=$commit" "command=$command" "qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1"
+report "$out" "commit=$commit" "command=$command" "only=$only" \
+	"qemu=$qemu, -accel tcg -icount shift=0,sleep=off -smp 1"
 printf '%-8s %s\n' results "${out#"$PWD"/}/results.json"
 if [ "$mode" = full ] && [ -z "$only" ] && [ -z "${BENCH_OUT:-}" ]; then
 	report --plots "$out/results.json" "$TOP/Documentation"

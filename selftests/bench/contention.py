@@ -56,11 +56,12 @@ class Symbols:
 
     def _demangle(self):
         """Rust's names as people write them: crate::module::function, without types and hashes."""
-        mangled = [name for _, name in self.text if name.startswith("_R")]
+        mangled = [name for _, name in self.text + self.data if name.startswith("_R")]
         plain = subprocess.run(("c++filt",), input="\n".join(mangled), check=True, text=True,
                                stdout=subprocess.PIPE).stdout.split("\n")
         plain = dict(zip(mangled, (re.sub(r"\[[0-9a-f]+\]|::<.*", "", name) for name in plain)))
-        self.text = [(address, plain.get(name, name)) for address, name in self.text]
+        for table in (self.text, self.data):
+            table[:] = [(address, plain.get(name, name)) for address, name in table]
 
     @staticmethod
     def _at(table, address):
