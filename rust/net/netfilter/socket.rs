@@ -441,11 +441,16 @@ fn visit_udp_at<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
 ) -> W::Output {
     V::count_udp::<C>();
     let (saddr, daddr) = arrival.addrs();
-    let key = match translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
-        None => Key::new(&arrival, (saddr, daddr), transport.ports),
-        Some(source) => Key::translated(&arrival, saddr, transport.ports, source),
-    };
-    found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+    match translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
+        None => {
+            let key = Key::new(&arrival, (saddr, daddr), transport.ports);
+            found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+        }
+        Some(source) => {
+            let key = Key::translated(&arrival, saddr, transport.ports, source);
+            found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+        }
+    }
 }
 
 /// [`visit()`] for TCP.
