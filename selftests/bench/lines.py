@@ -4,8 +4,9 @@
 from collections import namedtuple
 
 LINE = 64
-# A line is hot when at least two CPUs that get packets write it for one packet in so many. What is
-# written less often is the harness's, which begins and ends, and reuse of memory.
+# A line is hot when at least two CPUs that get packets write it for one packet in so many, each with
+# one instruction to one place: pages that are cleared are written at many places, each a few times.
+# What is written less often is the harness's, which begins and ends, and reuse of memory.
 OFTEN = 8
 # The CPU that gets none.
 HARNESS = 0
@@ -36,11 +37,10 @@ def hot(writes, packets):
     writes = [write._replace(counts=[0 if cpu == HARNESS else count
                                      for cpu, count in enumerate(write.counts)])
               for write in writes]
-    totals = {}
+    most = {}
     for write in writes:
-        counts = totals.setdefault(write.physical // LINE, [0] * len(write.counts))
-        for cpu, count in enumerate(write.counts):
-            counts[cpu] += count
-    hot_lines = {line for line, counts in totals.items()
+        counts = most.setdefault(write.physical // LINE, [0] * len(write.counts))
+        counts[:] = map(max, counts, write.counts)
+    hot_lines = {line for line, counts in most.items()
                  if sum(count * OFTEN >= packets for count in counts) > 1}
     return [write for write in writes if write.physical // LINE in hot_lines and any(write.counts)]

@@ -9,6 +9,9 @@ import traceback
 
 import inject
 
+# So many are handed over together. Where it is dozens, skbs end up on another CPU by way of the slab
+# allocator; where it is fewer, the kernel's lists of them are so short that CPUs' lie in one line.
+TOGETHER = 8
 NUMBER = struct.Struct("=q")
 DONE, FAILED = 0, 1
 
@@ -48,8 +51,7 @@ class Workers:
             batches, = NUMBER.unpack(os.read(orders, NUMBER.size))
             if not batches:
                 return
-            # One by one: what is allocated together ends up on another CPU.
-            frames.run(frame, ifindex, batches, together=1)
+            frames.run(frame, ifindex, batches, TOGETHER)
 
     def _wait(self):
         """Until all are done."""
