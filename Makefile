@@ -53,7 +53,7 @@ clean: ## remove what was built in the checkout (the cache stays)
 # the shell that make calls. (make itself exits with 2 where the command exits with something else
 # than 0; `selftests/vmtest.sh 'command'` gives the very status.)
 override CMD := $(value CMD)
-export CMD KDIR KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACCEL
+export CMD KDIR KERNEL CPUS MEM TIMEOUT SHARE SHARE_RW ICOUNT CONSOLE APPEND ACCEL PLUGIN
 
 .PHONY: vm
 vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
@@ -61,7 +61,7 @@ vm: modules ## run CMD='...' in a guest with the modules; a shell without CMD
 
 ##@ Measurements
 .PHONY: bench
-bench: modules ## what C and Rust cost, in instructions a packet (QUICK=1: in less than 3 minutes)
+bench: modules ## what C and Rust cost: instructions, contended writes (QUICK=1: in 3 minutes)
 	@selftests/bench/bench.sh $(if $(QUICK),quick,full)
 
 ##@ Checks

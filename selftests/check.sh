@@ -17,7 +17,7 @@ set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 load_env
 
-STEPS=(rust c host lint compare)
+STEPS=(rust c bench host lint compare)
 JOBS=${JOBS:-2}
 LIMIT=${LIMIT:-1800}
 ONLY=${ONLY:-}
@@ -52,6 +52,12 @@ step_host()
 step_lint()
 {
 	"$TOP/scripts/lint.sh"
+}
+
+# What packets cost, compared with what they may
+step_bench()
+{
+	CPUS='' SHARE='' CONSOLE='' TIMEOUT=600 "$TESTS/bench/bench.sh" check 2>&1
 }
 
 # What compares the results of the guests

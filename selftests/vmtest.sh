@@ -3,6 +3,7 @@
 #
 # vmtest.sh [CMD]: boot the guest, run CMD there as root, stream its output, exit with its status.
 # Without CMD: a shell.
+# vmtest.sh --accel: only say what the guest would run on, kvm or tcg.
 # vmtest.sh --scan LOG: only look whether the log of a console holds a bug report.
 #
 # The guest has this checkout at /src, the kernel's selftests at /kselftest, our modules where
@@ -14,6 +15,7 @@
 #   TIMEOUT=600        seconds until the guest counts as hung
 #   SHARE=DIR          readable at /share; SHARE_RW=1 writable too
 #   ICOUNT=1           one CPU whose clock counts instructions: for costs that repeat
+#   PLUGIN=FILE[,...]  a plugin of QEMU's TCG, and its arguments
 #   ACCEL=kvm|tcg      instead of finding out
 #   CONSOLE=FILE       keep the console's log
 #   APPEND='...'       more for the kernel's command line
@@ -61,6 +63,11 @@ debug)	[ -r "$CACHE/env-debug" ] || die "no debug kernel yet: 'make check-debug'
 *)	die "KERNEL=$KERNEL: stock or debug" ;;
 esac
 
+ONLY_ACCEL=
+if [ "${1:-}" = --accel ]; then
+	ONLY_ACCEL=1
+	shift
+fi
 [ $# = 0 ] || CMD=$*
 CMD=${CMD:-}
 CPUS=${CPUS:-2}
@@ -69,6 +76,7 @@ TIMEOUT=${TIMEOUT:-600}
 SHARE=${SHARE:-}
 SHARE_RW=${SHARE_RW:-}
 ICOUNT=${ICOUNT:-}
+PLUGIN=${PLUGIN:-}
 [ -z "$SHARE" ] || [ -d "$SHARE" ] || die "SHARE=$SHARE: no such directory"
 [ -z "$SHARE" ] || SHARE=$(realpath "$SHARE")
 
@@ -142,7 +150,7 @@ initramfs() {
 # /dev/kvm may exist and not work: find out by booting, once for each host kernel and QEMU.
 accel() {
 	local answer sum
-	[ -z "$ICOUNT" ] || { ACCEL=tcg; return; }
+	[ -z "$ICOUNT$PLUGIN" ] || { ACCEL=tcg; return; }
 	[ -z "${ACCEL:-}" ] || return 0
 	if [ ! -w /dev/kvm ]; then
 		note "no /dev/kvm here: the guest is emulated (TCG)"
@@ -158,7 +166,7 @@ accel() {
 	if [ ! -s "$answer" ]; then
 		note "trying whether KVM works here (once)"
 		if ACCEL=kvm TIMEOUT=30 KERNEL=stock CPUS=2 CONSOLE='' SHARE='' APPEND='' \
-			CMD=true "${BASH_SOURCE[0]}" >/dev/null 2>&1 </dev/null; then
+			PLUGIN='' CMD=true "${BASH_SOURCE[0]}" >/dev/null 2>&1 </dev/null; then
 			echo kvm >"$answer"
 		else
 			echo tcg >"$answer"
@@ -186,8 +194,12 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-initramfs
+[ -n "$ONLY_ACCEL" ] || initramfs
 accel
+if [ -n "$ONLY_ACCEL" ]; then
+	echo "$ACCEL"
+	exit 0
+fi
 
 mkdir -p "$RUN/top/overlay/nfrust"
 printf '%s\n' "$CMD" >"$RUN/top/overlay/nfrust/cmd"
@@ -247,6 +259,7 @@ elif [ "$ACCEL" = kvm ]; then
 else
 	qemu+=(-accel "tcg,thread=multi" -smp "$CPUS")
 fi
+[ -z "$PLUGIN" ] || qemu+=(-plugin "file=$PLUGIN")
 if [ -n "$CMD" ]; then
 	qemu+=(
 		-chardev "file,id=out,path=${RUN//,/,,}/out"

@@ -14,7 +14,7 @@ import struct
 
 MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD, PROG_TEST_RUN = 0, 1, 2, 5, 10
 MAP_TYPE_ARRAY, PROG_TYPE_XDP, TEST_XDP_LIVE_FRAMES = 2, 6, 2
-PSEUDO_MAP_VALUE, XDP_PASS, KTIME_GET_NS = 2, 2, 5
+PSEUDO_MAP_VALUE, XDP_PASS, KTIME_GET_NS, XDP_STORE_BYTES = 2, 2, 5, 190
 SYS_BPF = 321  # x86-64
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,22 +44,35 @@ class LiveFrames:
     netif_receive_skb_list(), as a driver does. The program writes down when every 64th packet
     comes. From one to the next is the time of 64 packets, without what happens before and after.
     The median of those has no timer interrupt and no other process in it.
+
+    The kernel uses the same page again for a later packet, with what has become of the one before.
+    Where packets are changed on their way, their headers have to be restored: by that program.
     """
 
     BATCH = 64
     MAX_BATCHES = 256
+    HEADERS = 96
+    AT_HEADERS = 8 + 8 * MAX_BATCHES
 
-    def __init__(self):
-        value = 8 + 8 * self.MAX_BATCHES
+    def __init__(self, restore=False):
+        self.restore = restore
+        value = self.AT_HEADERS + self.HEADERS
         self.map = _bpf(MAP_CREATE, struct.pack("=5I", MAP_TYPE_ARRAY, 4, value, 1, 0))
         self.value = ctypes.create_string_buffer(value)
         self.prog = self._load()
 
-    def _map_value(self, reg):
-        return (_insn(0x18, reg, PSEUDO_MAP_VALUE, imm=self.map) + _insn(0))
+    def _map_value(self, reg, at=0):
+        return _insn(0x18, reg, PSEUDO_MAP_VALUE, imm=self.map) + _insn(0, imm=at)
 
     def _load(self):
+        restore = (
+            _insn(0xB7, 2),                             # from r2 = 0
+            self._map_value(3, self.AT_HEADERS),
+            _insn(0xB7, 4, imm=self.HEADERS),
+            _insn(0x85, imm=XDP_STORE_BYTES),           # of the packet, which is r1
+        ) if self.restore else ()
         code = b"".join((
+            *restore,
             self._map_value(1),
             _insn(0x79, 2, 1),                          # r2 = [r1]: packets so far
             _insn(0xBF, 3, 2),
@@ -93,6 +106,9 @@ class LiveFrames:
         data = ctypes.create_string_buffer(frame, len(frame))
         context = struct.pack("=6I", 0, len(frame), 0, ifindex, 0, 0)
         ctx = ctypes.create_string_buffer(context, len(context))
+        ctypes.memset(self.value, 0, len(self.value))
+        self.value[self.AT_HEADERS:] = frame[:self.HEADERS].ljust(self.HEADERS, b"\0")
+        self._element(MAP_UPDATE)
         _bpf(PROG_TEST_RUN, struct.pack(
             "=IIIIQQIIIIQQIII", self.prog, 0, len(frame), 0, _address(data), 0,
             batches * self.BATCH, 0, len(context), 0, _address(ctx), 0, TEST_XDP_LIVE_FRAMES, 0,
@@ -101,8 +117,6 @@ class LiveFrames:
     def cost(self, frame, ifindex, batches, together=BATCH, warmup=8):
         """Instructions a packet, of the median batch."""
         assert warmup + batches < self.MAX_BATCHES
-        ctypes.memset(self.value, 0, len(self.value))
-        self._element(MAP_UPDATE)
         self.run(frame, ifindex, warmup + batches + 1, together)
         self._element(MAP_LOOKUP)
         packets, *began = struct.unpack_from(f"={warmup + batches + 2}Q", self.value)

@@ -158,16 +158,30 @@ def ends():
 
 # Network
 
-def set_up():
-    """Namespaces, cable and cgroup; this process ends up in SUT, and in the cgroup."""
+# As many CPUs may inject packets at the same time, each on a device of its own.
+CABLES = 8
+
+
+def devices(count):
+    return [DEV] + [f"more{number}" for number in range(1, count)]
+
+
+def set_up(cables=1):
+    """Namespaces, cables and cgroup; this process ends up in SUT, and in the cgroup. Addresses are
+    on the first cable."""
     os.makedirs(f"/sys/fs/cgroup/{CGROUP}")
     net.join_cgroup(CGROUP)
     commands = [f"netns add {SUT}", f"netns add {PEER}",
                 f"link add {DEV} netns {SUT} address {MAC} type veth "
                 f"peer name {DEV} netns {PEER} address {PEER_MAC}"]
+    for name in devices(cables)[1:]:
+        commands += [f"link add {name} netns {SUT} address {MAC} type veth "
+                     f"peer name {name} netns {PEER}"]
     subprocess.run(("ip", "-batch", "-"), check=True, text=True, input="\n".join(commands))
     for ns, own in ((SUT, LOCAL), (PEER, REMOTE)):
         commands = ["link set lo up", f"link set {DEV} addrgenmode none", f"link set {DEV} up"]
+        for name in devices(cables)[1:]:
+            commands += [f"link set {name} addrgenmode none", f"link set {name} up"]
         commands += [f"addr add {own[4]}/24 dev {DEV}", f"addr add {own[6]}/64 dev {DEV} nodad"]
         if ns == SUT:
             commands += [f"neigh add {a} lladdr {PEER_MAC} dev {DEV} nud permanent"

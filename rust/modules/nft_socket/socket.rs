@@ -77,22 +77,27 @@ impl Expr for Socket {
 
     /// The packet's own socket, unless that is one of another namespace; else the one it is for. A
     /// packet that came in through no device is not looked up: it is on its way out.
+    ///
+    /// Where the rule breaks, that is said at the place itself, and nothing is returned: each way
+    /// to a socket is the last thing that this does, a jump and no call.
     #[inline(always)]
     fn eval(&self, regs: &mut Regs, pkt: Pkt<'_>) -> Result<(), Break> {
         let load = Load { socket: self, regs };
         let net = pkt.net();
         if let Some(sock) = pkt.sock().filter(|sock| sock.is_in(net)) {
-            return load.own(pkt.is_ipv4(), sock);
+            load.own(pkt.is_ipv4(), sock);
+            return Ok(());
         }
 
         match pkt.arrived::<Ipv4>() {
             Ok(arrived) => {
                 let protocol = arrived.protocol_v4();
                 let later_fragment = arrived.is_later_fragment();
-                visit::<_, Stats, _>(arrived, protocol, later_fragment, load)
+                visit::<_, Stats, _>(arrived, protocol, later_fragment, load);
             }
-            Err(pkt) => visit_ipv6(pkt, load),
+            Err(pkt) => visit_ipv6(load, pkt),
         }
+        Ok(())
     }
 
     fn dump(&self, message: &mut DumpMessage<'_>) -> Result {
@@ -130,7 +135,7 @@ fn dreg<T: net::netfilter::nft::Value>(ctx: &Ctx<'_>, attrs: &Attrs<'_>) -> Resu
 /// [`visit()`] for IPv6. By itself, as each way to a socket: what one has to keep across its calls
 /// is not for the others to pay.
 #[inline(never)]
-fn visit_ipv6(pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
+fn visit_ipv6(load: Load<'_>, pkt: Pkt<'_>) {
     let arrived = match pkt.arrived::<Ipv6>() {
         Ok(arrived) => arrived,
         Err(_) => {
@@ -139,7 +144,7 @@ fn visit_ipv6(pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
         }
     };
     match arrived.protocol() {
-        None | Some(NEXTHDR_AUTH) => visit_behind_extensions(arrived, load),
+        None | Some(NEXTHDR_AUTH) => visit_behind_extensions(load, arrived),
         Some(protocol) => {
             let later_fragment = arrived.is_later_fragment();
             visit::<_, Stats, _>(arrived, protocol, later_fragment, load)
@@ -150,7 +155,7 @@ fn visit_ipv6(pkt: Pkt<'_>, load: Load<'_>) -> Result<(), Break> {
 /// [`visit_ipv6()`] for a packet in which nf_tables found nothing to look up by.
 #[cold]
 #[inline(never)]
-fn visit_behind_extensions(arrived: Arrived<'_, Ipv6>, load: Load<'_>) -> Result<(), Break> {
+fn visit_behind_extensions(load: Load<'_>, arrived: Arrived<'_, Ipv6>) {
     match arrived.walk() {
         Some((walked, payload)) => {
             visit::<_, Stats, _>(walked, payload.protocol, payload.later_fragment, load)
@@ -171,7 +176,7 @@ struct Load<'a> {
 impl Load<'_> {
     /// From the packet's own socket. `ipv4`: the packet's IP version.
     #[inline(always)]
-    fn own(self, ipv4: bool, sock: &Sock) -> Result<(), Break> {
+    fn own(self, ipv4: bool, sock: &Sock) {
         count!(Stats, Event::SkbSock);
         self.load(sock.into(), |sock| match ipv4 {
             true => Ipv4::is_bound_to_any(sock),
@@ -180,8 +185,15 @@ impl Load<'_> {
     }
 
     #[inline(always)]
-    fn load(
-        self,
+    fn load(mut self, sock: Candidate<'_>, is_bound_to_any: impl FnOnce(&FullSock) -> bool) {
+        if self.try_load(sock, is_bound_to_any).is_err() {
+            self.regs.set_break();
+        }
+    }
+
+    #[inline(always)]
+    fn try_load(
+        &mut self,
         sock: Candidate<'_>,
         is_bound_to_any: impl FnOnce(&FullSock) -> bool,
     ) -> Result<(), Break> {
@@ -207,16 +219,16 @@ impl Load<'_> {
 }
 
 impl Visitor for Load<'_> {
-    type Output = Result<(), Break>;
+    type Output = ();
 
     #[inline(always)]
-    fn found<V: Version>(self, sock: Candidate<'_>) -> Self::Output {
-        self.load(sock, V::is_bound_to_any)
+    fn found<V: Version>(self, sock: Candidate<'_>) {
+        self.load(sock, V::is_bound_to_any);
     }
 
     #[inline(always)]
-    fn missing(self) -> Self::Output {
-        Err(Break)
+    fn missing(self) {
+        self.regs.set_break();
     }
 }
 

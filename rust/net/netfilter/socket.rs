@@ -400,12 +400,9 @@ pub fn visit<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
         return visitor.missing();
     }
     match protocol {
-        IPPROTO_UDP => match parse_linear(&arrival, Protocol::Udp) {
-            Some(transport) => visit_udp::<V, C, W>(arrival, transport, visitor),
-            None => visit_scattered::<V, C, W>(arrival, Protocol::Udp, visitor),
-        },
-        IPPROTO_TCP => visit_tcp::<V, C, W>(arrival, visitor),
-        _ if protocol == V::ICMP => visit_icmp::<V, C, W>(arrival, visitor),
+        IPPROTO_UDP => visit_udp::<V, C, W>(visitor, arrival),
+        IPPROTO_TCP => visit_tcp::<V, C, W>(visitor, arrival),
+        _ if protocol == V::ICMP => visit_icmp::<V, C, W>(visitor, arrival),
         _ => {
             count!(C, Event::OtherProtocol);
             visitor.missing()
@@ -422,31 +419,49 @@ fn parse_linear<'a, V: Version>(
     Transport::parse(&Linear(arrival.skb()), protocol, arrival.payload_offset())
 }
 
-/// [`visit()`] for UDP.
-#[inline(always)]
+/// [`visit()`] for UDP. By itself, as all ways to a socket are: what one has to keep across its
+/// calls is not for the others to pay.
+#[inline(never)]
 fn visit_udp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    visitor: W,
+    arrival: impl Arrival<'a, V>,
+) -> W::Output {
+    match parse_linear(&arrival, Protocol::Udp) {
+        Some(transport) => visit_udp_at::<V, C, W>(arrival, transport, visitor),
+        None => visit_scattered::<V, C, W>(visitor, arrival, Protocol::Udp),
+    }
+}
+
+/// [`visit_udp()`], with what the header says.
+#[inline(always)]
+fn visit_udp_at<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
     arrival: impl Arrival<'a, V>,
     transport: Transport,
     visitor: W,
 ) -> W::Output {
     V::count_udp::<C>();
     let (saddr, daddr) = arrival.addrs();
-    let key = match translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
-        None => Key::new(&arrival, (saddr, daddr), transport.ports),
-        Some(source) => Key::translated(&arrival, saddr, transport.ports, source),
-    };
-    found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+    match translated_source(arrival.skb(), CtInfo::ESTABLISHED_REPLY) {
+        None => {
+            let key = Key::new(&arrival, (saddr, daddr), transport.ports);
+            found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+        }
+        Some(source) => {
+            let key = Key::translated(&arrival, saddr, transport.ports, source);
+            found_udp::<V, C, W>(arrival.rcu(), &key, visitor)
+        }
+    }
 }
 
-/// [`visit()`] for TCP. By itself: what it needs to keep across its calls is not for UDP to pay.
+/// [`visit()`] for TCP.
 #[inline(never)]
 fn visit_tcp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
-    arrival: impl Arrival<'a, V>,
     visitor: W,
+    arrival: impl Arrival<'a, V>,
 ) -> W::Output {
     match parse_linear(&arrival, Protocol::Tcp) {
         Some(transport) => visit_tcp_at::<V, C, W>(arrival, transport, visitor),
-        None => visit_scattered::<V, C, W>(arrival, Protocol::Tcp, visitor),
+        None => visit_scattered::<V, C, W>(visitor, arrival, Protocol::Tcp),
     }
 }
 
@@ -481,9 +496,9 @@ fn visit_tcp_at<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
 #[cold]
 #[inline(never)]
 fn visit_scattered<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
+    visitor: W,
     arrival: impl Arrival<'a, V>,
     protocol: Protocol,
-    visitor: W,
 ) -> W::Output {
     let Some(transport) = Transport::parse(arrival.skb(), protocol, arrival.payload_offset())
     else {
@@ -491,7 +506,7 @@ fn visit_scattered<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
         return visitor.missing();
     };
     match protocol {
-        Protocol::Udp => visit_udp::<V, C, W>(arrival, transport, visitor),
+        Protocol::Udp => visit_udp_at::<V, C, W>(arrival, transport, visitor),
         Protocol::Tcp => visit_tcp_at::<V, C, W>(arrival, transport, visitor),
     }
 }
@@ -499,12 +514,12 @@ fn visit_scattered<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
 /// [`visit()`] for ICMP: an error quotes what was UDP or TCP.
 #[inline(never)]
 fn visit_icmp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
-    arrival: impl Arrival<'a, V>,
     visitor: W,
+    arrival: impl Arrival<'a, V>,
 ) -> W::Output {
     match V::is_error(&Linear(arrival.skb()), arrival.payload_offset()) {
-        Ok(()) => visit_quoted::<V, C, W>(arrival, visitor),
-        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(arrival, visitor),
+        Ok(()) => visit_quoted::<V, C, W>(visitor, arrival),
+        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(visitor, arrival),
         Err(_) => {
             count!(C, Event::NotAnError);
             visitor.missing()
@@ -515,12 +530,12 @@ fn visit_icmp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
 /// [`visit_icmp()`] for an error.
 #[inline(never)]
 fn visit_quoted<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
-    arrival: impl Arrival<'a, V>,
     visitor: W,
+    arrival: impl Arrival<'a, V>,
 ) -> W::Output {
     match V::quote(&Linear(arrival.skb()), arrival.payload_offset()) {
         Ok(quote) => visit_quote::<V, C, W>(arrival, quote, visitor),
-        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(arrival, visitor),
+        Err(NoQuote::Truncated) => visit_scattered_icmp::<V, C, W>(visitor, arrival),
         Err(_) => {
             count!(C, Event::OtherProtocol);
             visitor.missing()
@@ -532,8 +547,8 @@ fn visit_quoted<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
 #[cold]
 #[inline(never)]
 fn visit_scattered_icmp<'a, V: Lookup, C: Counters<Event>, W: Visitor>(
-    arrival: impl Arrival<'a, V>,
     visitor: W,
+    arrival: impl Arrival<'a, V>,
 ) -> W::Output {
     let (skb, offset) = (arrival.skb(), arrival.payload_offset());
     match V::is_error(skb, offset).and_then(|()| V::quote(skb, offset)) {

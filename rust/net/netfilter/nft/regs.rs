@@ -125,9 +125,10 @@ impl Regs {
         }
     }
 
-    /// Ends the rule: `NFT_BREAK`.
+    /// Ends the rule, as an [`eval()`](super::Expr::eval) does that returns
+    /// [`Break`](super::Break): `NFT_BREAK`. For one with nothing left to do afterwards.
     #[inline]
-    pub(super) fn set_break(&mut self) {
+    pub fn set_break(&mut self) {
         let verdict = (&raw mut self.0).cast::<bindings::nft_verdict>();
         // SAFETY: The registers are a union of the verdict and of data.
         unsafe { (*verdict).code = bindings::nft_verdicts_NFT_BREAK as u32 };

@@ -1,48 +1,40 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""instructions.py full|quick|demo FILE: what the socket expression costs, in instructions a packet.
-
-Runs in a guest whose clock counts instructions. Prints what it does, and writes the figures to
-FILE as JSON, of which selftests/bench/report.py makes the report.
+"""What the socket expression costs.
 
 For each kind of traffic, round after round: no expression, C, Rust, C, Rust, ... In each round,
 an implementation's figure minus that of no expression is what the expression costs.
 """
 
-import hashlib
-import json
-import os
 import socket
-import statistics
 import subprocess
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[1:1] = [os.path.join(HERE, "..", "socket")]
-sys.dont_write_bytecode = True
+import cost
+import inject
+import nfnl
+import nft_socket
+from workers import Workers
 
-import inject      # noqa: E402
-import nfnl        # noqa: E402
-import nft_socket  # noqa: E402
-
-# mode: rounds, batches of 64 packets in a measurement, rounds and packets by pktgen
-MODES = {"full": (5, 32, 5, 50000), "quick": (3, 16, 0, 0), "demo": (3, 16, 3, 25000)}
+PATH = "socket"
+IMPLS = cost.IMPLS
 # What the demo shows, besides UDP over IPv4 by pktgen.
 DEMO = ((4, nft_socket.tcp_listener), (4, nft_socket.tcp_established),
         (6, nft_socket.udp_unconnected), (6, nft_socket.tcp_established))
-IMPLS = ("c", "rust")
-
-
-def summary(values):
-    return {"median": round(statistics.median(values), 2), "min": round(min(values), 2),
-            "max": round(max(values), 2), "rounds": [round(v, 2) for v in values]}
+# Where contended writes are counted: name, IP version, how to make it, whether in the quick mode.
+SHARED = (
+    ("UDP, unconnected", 4, nft_socket.udp_unconnected, True),
+    ("UDP, unconnected", 6, nft_socket.udp_unconnected, True),
+    ("TCP listener (SYN)", 4, nft_socket.tcp_listener, True),
+    ("TCP listener (SYN)", 6, nft_socket.tcp_listener, False),
+    ("TCP established", 4, nft_socket.tcp_established, True),
+    ("ICMP error, quotes UDP", 4, nft_socket.icmp_udp, False),
+)
 
 
 class Bench:
-    def __init__(self, mode):
-        self.mode = mode
-        self.rounds, self.batches, self.pktgen_rounds, self.pktgen_packets = MODES[mode]
-        nft_socket.set_up()
+    def __init__(self, mode, say):
+        self.mode, self.say = mode, say
+        subprocess.run(("modprobe", "nft_chain_nat"), check=True)
+        nft_socket.set_up(nft_socket.CABLES)
         self.ifindex = socket.if_nametoindex(nft_socket.DEV)
         self.rules = nft_socket.Rules(nfnl.Nft(), ("prerouting", "input"))
         nft_socket.load_rules(self.rules)
@@ -93,20 +85,16 @@ class Bench:
         return base, added
 
     def record(self, name, version, injector, limit, base, added):
-        for key, by_impl in added.items():
-            row = {"path": "socket", "traffic": name, "ip": version, "key": key,
-                   "injector": injector, "base": summary(base)}
-            row.update((impl, summary(values)) for impl, values in by_impl.items())
-            row["ratio"] = round(row["rust"]["median"] / row["c"]["median"], 4)
-            row["limit"] = limit
-            row["met"] = row["ratio"] <= limit
-            self.rows.append(row)
+        rows = [cost.row(PATH, name, version, key, injector, base, by_impl, ratio=limit)
+                for key, by_impl in added.items()]
+        cost.tell(self.say, rows)
+        self.rows += rows
 
     def socket_row(self, name, version, make, limit, keys):
         traffic = make(version)
         self.check(f"{name}, IPv{version}", traffic)
-        base, added = self.measure(traffic, keys, self.rounds, lambda: self.frames.cost(
-            traffic.frame, self.ifindex, self.batches, traffic.together))
+        base, added = self.measure(traffic, keys, self.mode.rounds, lambda: self.frames.cost(
+            traffic.frame, self.ifindex, self.mode.batches, traffic.together))
         self.record(name, version, "live frames", limit, base, added)
         traffic.close()
 
@@ -116,58 +104,59 @@ class Bench:
         pktgen = inject.Pktgen(nft_socket.DEV)
         pktgen.configure(nft_socket.MAC, nft_socket.REMOTE[version], nft_socket.LOCAL[version],
                          4000, nft_socket.PORT)
-        def cost():
-            return pktgen.cost(self.pktgen_packets)
+        def once():
+            return pktgen.cost(self.mode.pktgen_packets)
 
-        base, added = self.measure(traffic, ("mark",), self.pktgen_rounds, cost)
+        base, added = self.measure(traffic, ("mark",), self.mode.pktgen_rounds, once)
         self.record("UDP, unconnected", version, "pktgen", nft_socket.UDP4, base, added)
         # A whole rule, and as base one that drops by the port: the set-up of earlier figures.
-        base, added = self.measure(traffic, ("rule",), self.pktgen_rounds, cost, "rule")
+        base, added = self.measure(traffic, ("rule",), self.mode.pktgen_rounds, once, "rule")
         self.record("UDP, rule for rule", version, "pktgen", nft_socket.UDP4, base,
                     {"mark": added["rule"]})
         pktgen.close()
         traffic.close()
 
-    def run(self):
-        if self.pktgen_rounds:
+    def instructions(self):
+        if self.mode.pktgen_rounds:
             self.pktgen_rows(4)
-            self.tell_rows("UDP, unconnected, and rule for rule, by pktgen", 4, 2)
         for version in (4, 6):
             for name, make, limit4, limit6, quick in nft_socket.TRAFFIC:
                 limit = limit4 if version == 4 else limit6
                 keys = nft_socket.KEYS
-                if self.mode == "quick" and not quick:
+                if self.mode.quick and not quick:
                     continue
-                if self.mode == "demo" and (version, make) not in DEMO:
+                if self.mode.demo and (version, make) not in DEMO:
                     continue
-                if self.mode == "demo" or (self.mode == "quick" and
-                                           make is not nft_socket.udp_unconnected):
+                if self.mode.demo or (self.mode.quick and
+                                      make is not nft_socket.udp_unconnected):
                     keys = ("mark",)
                 self.socket_row(name, version, make, limit, keys)
-                self.tell_rows(name, version, len(keys))
 
-    def tell_rows(self, name, version, count):
-        """Progress: the rows that were added last."""
-        cells = (f"{row['key']} {row['c']['median']:.0f} {row['rust']['median']:.0f}"
-                 for row in self.rows[-count:])
-        print(f"  {name}, IPv{version}: {', '.join(cells)}", flush=True)
-
-
-def main():
-    mode, path = sys.argv[1:]
-    bench = Bench(mode)
-    bench.run()
-    uname = os.uname()
-    with open("/proc/cmdline") as file:
-        cmdline = file.read().strip()
-    name = "nft_socket_rust.ko"
-    with open(f"/lib/modules/{uname.release}/updates/{name}", "rb") as file:
-        module = f"{name} {hashlib.sha256(file.read()).hexdigest()[:12]}"
-    with open(path, "w") as file:
-        json.dump({"mode": mode, "kernel": uname.release, "kernel_version": uname.version,
-                   "cmdline": cmdline, "cpus": os.cpu_count(), "module": module,
-                   "rounds": bench.rounds, "packets": bench.batches * bench.frames.BATCH,
-                   "instructions": bench.rows}, file)
+    def contention(self, windows):
+        ports = [socket.if_nametoindex(name) for name in nft_socket.devices(max(self.mode.cpus))]
+        for name, version, make, quick in SHARED:
+            if self.mode.quick and not quick:
+                continue
+            traffic = make(version)
+            self.check(f"{name}, IPv{version}", traffic)
+            tables = {"base": nft_socket.table_name("base", "none", traffic.hook)}
+            tables.update((impl, nft_socket.table_name(impl, "mark", traffic.hook))
+                          for impl in IMPLS)
+            for cpus in self.mode.cpus:
+                workers = Workers([(traffic.frame, port) for port in ports[:cpus]])
+                for impl, table in tables.items():
+                    self.with_table(table, lambda: windows.take(
+                        workers, PATH, name, version, "mark", impl))
+                workers.close()
+            traffic.close()
 
 
-main()
+def instructions(mode, say):
+    bench = Bench(mode, say)
+    bench.instructions()
+    return bench.rows
+
+
+def contention(mode, say, windows):
+    Bench(mode, say).contention(windows)
+    windows.symbols()

@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""guard.py check|record RESULTS BUDGETS: has anything become dearer?
+
+BUDGETS has, for each release of the kernel, what Rust's paths cost when that was last looked at:
+instructions that the path adds, and contended writes of the whole path. check fails where they
+cost more than that and a little, and ends with "N passed, N failed, N skipped"; record writes down
+what they cost now. For a kernel without budgets there is nothing to compare with: skipped. What the
+plugin's own test passed is among the passed.
+"""
+
+import json
+import os
+import sys
+
+# Above the budget: a part of it, and for writes what a busy machine makes of the ends of a window.
+INSTRUCTIONS, WRITES = 1.02, 0.05
+
+
+def costs(results):
+    """{kind: {name: cost}}"""
+    instructions = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}":
+                    row["rust"]["median"] for row in results["instructions"]}
+    writes = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}, {row['cpus']} CPUs":
+              row["writes"]["rust"] for row in results.get("contention", ())}
+    return {"instructions": instructions, "contended writes": writes}
+
+
+def allowed(kind, budget):
+    return budget * INSTRUCTIONS if kind == "instructions" else budget + WRITES
+
+
+def check(found, budgets, release, only):
+    """only: paths that were measured, where not all were"""
+    passed = failed = skipped = 0
+    for kind, names in found.items():
+        if not names:
+            skipped += len(budgets.get(kind, {}))
+            print(f"SKIP    {kind}: not measured")
+            continue
+        for name, cost in names.items():
+            budget = budgets.get(kind, {}).get(name)
+            if budget is None:
+                skipped += 1
+                print(f"SKIP    {name}: no budget of {kind} for {release}")
+            elif cost > allowed(kind, budget):
+                failed += 1
+                print(f"FAILED  {name}: {cost:.2f} {kind} a packet, the budget is {budget:.2f}")
+            else:
+                passed += 1
+        # What is in the budgets and was not measured would go unnoticed otherwise.
+        for name in budgets.get(kind, {}).keys() - names.keys():
+            if only and name.split(":")[0] not in only:
+                skipped += 1
+                continue
+            failed += 1
+            print(f"FAILED  {name}: has a budget of {kind}, and was not measured")
+    return passed, failed, skipped
+
+
+def main():
+    what, results_path, path = sys.argv[1:]
+    with open(results_path) as file:
+        results = json.load(file)
+    budgets = {}
+    if os.path.exists(path):
+        with open(path) as file:
+            budgets = json.load(file)
+    release, found = results["kernel"], costs(results)
+    print()
+    if what == "record":
+        budgets[release] = found
+        with open(path, "w") as file:
+            json.dump(budgets, file, indent=1, sort_keys=True)
+            file.write("\n")
+        print(f"budgets of {release} written to {os.path.relpath(path)}")
+        return
+    if release not in budgets:
+        count = sum(len(names) for names in found.values())
+        print(f"No budgets for {release}: 'selftests/bench/bench.sh record' writes them down, once "
+              f"the figures above are right. There are some for {', '.join(sorted(budgets))}.")
+        print(f"{results.get('plugin_test', 0)} passed, 0 failed, {count} skipped")
+        return
+    passed, failed, skipped = check(found, budgets[release], release,
+                                    results["only"].split())
+    passed += results.get("plugin_test", 0)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)
+
+
+main()
