@@ -3,6 +3,7 @@
  * Headers from which bindgen makes what the kernel crate's own bindings lack.
  * Sorted alphabetically; parameters.txt names the items that are kept.
  */
+#include <crypto/aead.h>
 #include <linux/cgroup.h>
 #include <linux/err.h>
 #include <linux/icmp.h>
@@ -19,7 +20,10 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <net/dst.h>
+#include <net/esp.h>
 #include <net/flow.h>
+#include <net/gro.h>
+#include <net/hotdata.h>
 #include <net/inet6_hashtables.h>
 #include <net/inet_hashtables.h>
 #include <net/inet_sock.h>
@@ -30,6 +34,7 @@
 #include <net/netfilter/nf_conntrack.h>
 #include <net/netfilter/nf_nat.h>
 #include <net/netfilter/nf_tables.h>
+#include <net/protocol.h>
 #include <net/request_sock.h>
 #include <net/sock.h>
 #include <net/udp.h>
@@ -51,8 +56,13 @@ const u16 RUST_CONST_HELPER_IP6SKB_XFRM_TRANSFORMED = IP6SKB_XFRM_TRANSFORMED;
 	_Static_assert(sizeof(((struct type *)0)->field) == sizeof(field_type), #field);	\
 	const size_t RUST_OFFSETOF_##type##_##field = offsetof(struct type, field)
 
+RUST_FIELD(sk_buff, csum, __wsum);
+RUST_FIELD(sk_buff, dev, struct net_device *);
+RUST_FIELD(sk_buff, mac_header, __u16);
+RUST_FIELD(sk_buff, mark, __u32);
 RUST_FIELD(sk_buff, network_header, __u16);
 RUST_FIELD(sk_buff, protocol, __be16);
+RUST_FIELD(sk_buff, transport_header, __u16);
 RUST_FIELD(sk_buff, _skb_refdst, unsigned long);
 RUST_FIELD(sk_buff, destructor, void *);
 RUST_FIELD(sock, sk_dport, __be16);
@@ -60,3 +70,4 @@ RUST_FIELD(sock, sk_rcv_saddr, __be32);
 RUST_FIELD(dst_entry, dev, struct net_device *);
 RUST_FIELD(dst_entry, __rcuref, rcuref_t);
 const size_t RUST_OFFSETOF_cgroup_ancestors = offsetof(struct cgroup, ancestors);
+const size_t RUST_OFFSETOF_aead_alg_base = offsetof(struct aead_alg, base);

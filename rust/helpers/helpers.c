@@ -2,3 +2,5 @@
 #include "cgroup.c"
 #include "net_namespace.c"
 #include "percpu.c"
+#include "skbuff.c"
+#include "xfrm.c"

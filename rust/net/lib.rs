@@ -24,6 +24,7 @@ pub mod random;
 pub mod rcu;
 pub mod skb;
 pub mod sock;
+pub mod time;
 pub mod uapi;
 pub mod xfrm;
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the module registers, and in which order it comes and goes.
+
+use crate::{
+    counters::Counters,
+    receive::Receiver,
+    transmit::Transmitter,
+    Ip,
+    NAMES, //
+};
+use kernel::{
+    debugfs::{Dir, File},
+    prelude::*, //
+};
+use net::{
+    module,
+    rcu::{Published, Slot},
+    xfrm::{
+        handler::Handlers,
+        offload::Registration, //
+    }, //
+};
+
+/// What the modules are called.
+pub(crate) struct Names {
+    /// This one.
+    pub(crate) own: &'static CStr,
+    /// The one that it takes the place of.
+    pub(crate) c: &'static CStr,
+}
+
+/// What is needed to receive packets.
+pub(crate) static HANDLERS: Slot<Handlers<Ip>> = Slot::new();
+
+/// The module.
+#[pin_data]
+pub(crate) struct EspOffload {
+    // Dropped from top to bottom: no packet arrives any more when the rest goes.
+    #[pin]
+    registration: Registration<Ip, Receiver, Transmitter>,
+    #[pin]
+    handlers: Published<Handlers<Ip>>,
+    #[pin]
+    counters: File<Counters>,
+    dir: Dir,
+}
+
+impl kernel::InPlaceModule for EspOffload {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        let dir = Dir::new(NAMES.own);
+        try_pin_init!(Self {
+            _: {
+                if module::is_loaded(module, NAMES.c) {
+                    return Err(refuse());
+                }
+            },
+            counters <- dir.read_only_file(c"counters", Counters),
+            handlers <- Published::new(&HANDLERS, Handlers::new()),
+            registration <- Registration::new(module, refuse),
+            dir: dir,
+        })
+    }
+}
+
+/// Says what is in the way.
+fn refuse() -> Error {
+    pr_err!(
+        "ESP is served by {c}: remove the states and policies of IPsec, rmmod {c}, and install \
+         the modprobe.d file that keeps it away\n",
+        c = NAMES.c.to_str().unwrap_or_default(),
+    );
+    EEXIST
+}
