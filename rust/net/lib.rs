@@ -15,6 +15,7 @@ pub mod conntrack;
 pub mod dst;
 mod errno;
 pub mod module;
+mod netdev;
 pub mod netfilter;
 pub mod netlink;
 pub mod netns;

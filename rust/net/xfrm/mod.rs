@@ -12,6 +12,7 @@ pub mod mib;
 pub mod mode;
 pub mod offload;
 mod policy;
+pub mod queue;
 pub mod secpath;
 pub mod state;
 
