@@ -77,4 +77,7 @@ RUST_FIELD(sock, sk_rcv_saddr, __be32);
 RUST_FIELD(dst_entry, dev, struct net_device *);
 RUST_FIELD(dst_entry, __rcuref, rcuref_t);
 const size_t RUST_OFFSETOF_cgroup_ancestors = offsetof(struct cgroup, ancestors);
+const size_t RUST_OFFSETOF_net_device_core_stats_rx_dropped =
+	offsetof(struct net_device_core_stats, rx_dropped);
+const netdev_features_t RUST_CONST_HELPER_NETIF_F_GRO = NETIF_F_GRO;
 const size_t RUST_OFFSETOF_aead_alg_base = offsetof(struct aead_alg, base);

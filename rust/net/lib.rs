@@ -16,6 +16,7 @@ pub mod dst;
 mod errno;
 pub mod gso;
 pub mod module;
+mod netdev;
 pub mod netfilter;
 pub mod netlink;
 pub mod netns;

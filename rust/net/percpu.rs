@@ -106,6 +106,28 @@ pub(crate) unsafe fn increment(counter: *const u64) {
     unsafe { core::arch::asm!("inc qword ptr gs:[{}]", in(reg) counter, options(nostack)) };
 }
 
+/// Adds one to this CPU's copy of a count of 32 bits. Any context.
+///
+/// # Safety
+///
+/// `count` must be the per-CPU address of one.
+#[inline(always)]
+pub(crate) unsafe fn increment_int(count: *mut i32) {
+    // SAFETY: As in `increment()`.
+    unsafe { core::arch::asm!("inc dword ptr gs:[{}]", in(reg) count, options(nostack)) };
+}
+
+/// Takes one from this CPU's copy of a count of 32 bits. Any context.
+///
+/// # Safety
+///
+/// `count` must be the per-CPU address of one.
+#[inline(always)]
+pub(crate) unsafe fn decrement_int(count: *mut i32) {
+    // SAFETY: As in `increment()`.
+    unsafe { core::arch::asm!("dec dword ptr gs:[{}]", in(reg) count, options(nostack)) };
+}
+
 /// Defines a module's counters: `percpu_counters!(struct Stats: Event);` makes a type `Stats` that
 /// implements [`Counters`] for the events `Event`.
 #[macro_export]

@@ -404,6 +404,21 @@ impl SkBuff {
         self.read_u16(bindings::RUST_OFFSETOF_sk_buff_transport_header)
     }
 
+    /// Notes that it is not known where the transport header is: `skb_unset_transport_header()`.
+    #[inline]
+    pub(crate) fn unset_transport_header(&mut self) {
+        self.set_transport_place(u16::MAX);
+    }
+
+    /// Takes the packet's route from it, unless that is what a tunnel says of the packet:
+    /// `skb_valid_dst()`, `skb_dst_drop()`.
+    #[inline]
+    pub(crate) fn drop_valid_dst(&mut self) {
+        if self.dst().is_some_and(|dst| !dst.is_metadata()) {
+            self.drop_dst();
+        }
+    }
+
     /// Sets where the transport header is.
     #[inline]
     pub(crate) fn set_transport_place(&mut self, place: u16) {
@@ -627,7 +642,6 @@ impl SkBuff {
 
     /// Takes the packet from its connection: `nf_reset_ct()`.
     #[inline]
-    #[expect(dead_code)]
     pub(crate) fn reset_conntrack(&mut self) {
         if self.fields()._nfct != 0 {
             crate::seldom();

@@ -213,6 +213,7 @@ impl Bitmap<'_> {
 
     /// Turns the bitmap, the bit at `from + by` of which is that of the highest number, so that
     /// this one is where it is looked for.
+    #[inline]
     fn turn(&mut self, from: u32, by: u32) {
         let window = self.window;
         let reached = modulo(u64::from(from) + u64::from(by), window);
@@ -229,6 +230,7 @@ impl Bitmap<'_> {
     }
 
     /// Reverses the order of the bits from one on and before another.
+    #[inline]
     fn reverse(&mut self, mut from: u32, mut before: u32) {
         while from < before {
             before = before.wrapping_sub(1);
@@ -299,6 +301,7 @@ impl Bitmap<'_> {
         }
     }
 
+    #[inline]
     fn write(&mut self, position: u32, value: bool) {
         if value {
             return self.set(position);
@@ -310,6 +313,7 @@ impl Bitmap<'_> {
 }
 
 /// The rest of a division by something that is not zero.
+#[inline]
 fn modulo(number: u64, by: u32) -> u32 {
     number.checked_rem(u64::from(by)).unwrap_or(0) as u32
 }

@@ -28,6 +28,26 @@ pub(crate) enum Event {
     Passed,
     /// Kept by the state's mode.
     Kept,
+    /// Packets that waited were received.
+    Polls,
+    /// Received under one lock: one packet.
+    Burst1,
+    /// Two, or three.
+    Burst2,
+    /// Four, to seven.
+    Burst4,
+    /// Eight, to 15.
+    Burst8,
+    /// 16, to 31.
+    Burst16,
+    /// 32, or more.
+    Burst32,
+    /// Dropped: the device was down.
+    DropDown,
+    /// Dropped: too many packets waited.
+    DropLimit,
+    /// Dropped: the device went to another namespace.
+    DropMoved,
     /// Dropped: the state is one that a key manager was asked for.
     DropAcquire,
     /// Dropped: the state is not valid.
@@ -42,6 +62,21 @@ pub(crate) enum Event {
     DropProtocol,
     /// Dropped: not what the state's mode makes.
     DropMode,
+}
+
+impl Event {
+    /// A burst of so many packets.
+    #[inline]
+    pub(crate) fn burst(length: u32) -> Self {
+        match length {
+            0 | 1 => Self::Burst1,
+            2 | 3 => Self::Burst2,
+            4..=7 => Self::Burst4,
+            8..=15 => Self::Burst8,
+            16..=31 => Self::Burst16,
+            _ => Self::Burst32,
+        }
+    }
 }
 
 impl From<Cause> for Event {
@@ -67,6 +102,16 @@ impl percpu::Event for Event {
         "listened",
         "passed",
         "kept",
+        "polls",
+        "burst_1",
+        "burst_2",
+        "burst_4",
+        "burst_8",
+        "burst_16",
+        "burst_32",
+        "drop_down",
+        "drop_limit",
+        "drop_moved",
         "drop_acquire",
         "drop_invalid",
         "drop_mismatch",

@@ -5,6 +5,7 @@
 use crate::{
     counters::Counters,
     receive::Receiver,
+    switch::Switch,
     transmit::Transmitter,
     Ip,
     NAMES, //
@@ -18,7 +19,8 @@ use net::{
     rcu::{Published, Slot},
     xfrm::{
         handler::Handlers,
-        offload::Registration, //
+        offload::Registration,
+        queue::Queues, //
     }, //
 };
 
@@ -31,7 +33,19 @@ pub(crate) struct Names {
 }
 
 /// What is needed to receive packets.
-pub(crate) static HANDLERS: Slot<Handlers<Ip>> = Slot::new();
+#[pin_data]
+pub(crate) struct Context {
+    // Dropped from top to bottom: packets that wait are received with the rest.
+    /// Packets that wait.
+    #[pin]
+    pub(crate) queues: Queues<Ip, Receiver>,
+    /// Those who want to know.
+    #[pin]
+    pub(crate) handlers: Handlers<Ip>,
+}
+
+/// Where it is found: C calls without a pointer of ours.
+pub(crate) static CONTEXT: Slot<Context> = Slot::new();
 
 /// The module.
 #[pin_data]
@@ -40,7 +54,9 @@ pub(crate) struct EspOffload {
     #[pin]
     registration: Registration<Ip, Receiver, Transmitter>,
     #[pin]
-    handlers: Published<Handlers<Ip>>,
+    context: Published<Context>,
+    #[pin]
+    switch: File<Switch>,
     #[pin]
     counters: File<Counters>,
     dir: Dir,
@@ -56,7 +72,11 @@ impl kernel::InPlaceModule for EspOffload {
                 }
             },
             counters <- dir.read_only_file(c"counters", Counters),
-            handlers <- Published::new(&HANDLERS, Handlers::new()),
+            switch <- dir.read_write_file(c"per_burst", Switch),
+            context <- Published::new(&CONTEXT, try_pin_init!(Context {
+                handlers <- Handlers::new(),
+                queues <- Queues::new(),
+            })),
             registration <- Registration::new(module, refuse),
             dir: dir,
         })

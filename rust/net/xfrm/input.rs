@@ -9,6 +9,7 @@ use super::{
     handler::Handlers,
     mib::{self, Cause},
     mode,
+    queue::Napi,
     state::{OwnedState, State}, //
 };
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
+    mem::offset_of,
     ptr::NonNull, //
 };
 use kernel::prelude::*;
@@ -32,6 +34,25 @@ pub struct Header {
     /// The packet's number, or the lower half of it.
     pub seq: Be32,
 }
+
+/// What the control block of a packet holds while it is ours.
+#[repr(C)]
+struct Control {
+    /// What C expects in the control block of any packet that it receives.
+    header: bindings::xfrm_tunnel_skb_cb,
+    spi: u32,
+    encap_type: u16,
+    /// Some of this is where C expects what is behind ESP.
+    _unused: u16,
+    /// Where C expects it, too.
+    seq: u32,
+}
+
+const _: () = {
+    assert!(offset_of!(Control, seq) == offset_of!(bindings::xfrm_spi_skb_cb, seq));
+    assert!(offset_of!(Control, _unused) <= offset_of!(bindings::xfrm_mode_skb_cb, protocol));
+    assert!(offset_of!(bindings::xfrm_mode_skb_cb, protocol) < offset_of!(Control, seq));
+};
 
 /// ESP's header without the initialization vector, bytes.
 const HEADER_LEN: u32 = 8;
@@ -190,21 +211,20 @@ impl<'a, V: Esp> Arrived<'a, V> {
             return Err(self.pass());
         }
         V::set_next_header_offset(self.skb, self.next_header_offset);
-        let cb = self.skb.control_block_mut::<bindings::xfrm_spi_skb_cb>();
-        // SAFETY: GRO's own data is not needed any more; C expects this there.
+        let cb = self.skb.control_block_mut::<Control>();
+        // SAFETY: GRO's own data is not needed any more, and all of this is plain data.
         let cb = unsafe { &mut *cb };
         cb.header.tunnel = pin_init::zeroed();
-        cb.daddroff = V::DADDR_OFFSET;
-        cb.family = V::ADDRESS_FAMILY;
+        cb.spi = header.spi.raw();
+        cb.encap_type = self.encap_type;
         cb.seq = header.seq.raw();
 
         // SAFETY: GRO gives the packet up where it is told that it is in progress, which the
         // result, to be returned to it, does.
         let skb = unsafe { OwnedSkb::from_raw(NonNull::from(self.skb).cast()) };
+        // INVARIANT: The control block was written above.
         let packet = Packet {
             skb,
-            header,
-            encap_type: self.encap_type,
             _version: PhantomData,
         };
         Ok((packet, Outcome(EINPROGRESS.to_ptr())))
@@ -212,10 +232,12 @@ impl<'a, V: Esp> Arrived<'a, V> {
 }
 
 /// A packet of ESP over `V` that is ours, and has its state as the last of its path.
+///
+/// # Invariants
+///
+/// The control block is a [`Control`].
 pub struct Packet<V: Esp> {
     skb: OwnedSkb,
-    header: Header,
-    encap_type: u16,
     _version: PhantomData<V>,
 }
 
@@ -228,16 +250,49 @@ pub enum Inner<V: Esp> {
 }
 
 impl<V: Esp> Packet<V> {
-    /// What ESP's header says.
+    /// Takes a packet back.
+    ///
+    /// # Safety
+    ///
+    /// `skb` must be from [`into_raw()`](Self::into_raw), and not have been taken back.
     #[inline]
-    pub fn header(&self) -> Header {
-        self.header
+    pub(crate) unsafe fn from_raw(skb: NonNull<bindings::sk_buff>) -> Self {
+        // INVARIANT: As when it was given up.
+        Self {
+            // SAFETY: By the requirement on this function.
+            skb: unsafe { OwnedSkb::from_raw(skb) },
+            _version: PhantomData,
+        }
+    }
+
+    /// Gives the packet up, for [`from_raw()`](Self::from_raw).
+    #[inline]
+    pub(crate) fn into_raw(self) -> *mut bindings::sk_buff {
+        self.skb.into_raw()
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        // SAFETY: By the type's invariants.
+        unsafe { &*self.skb.control_block() }
+    }
+
+    /// The packet's number, or the lower half of it.
+    #[inline]
+    pub fn seq(&self) -> Be32 {
+        Be32::from_raw(self.control().seq)
+    }
+
+    /// The number of the state, as ESP's header said.
+    #[inline]
+    fn spi(&self) -> u32 {
+        self.control().spi
     }
 
     /// What ESP is in, `UDP_ENCAP_*`, or 0.
     #[inline]
     pub fn encap_type(&self) -> u16 {
-        self.encap_type
+        self.control().encap_type
     }
 
     /// The packet.
@@ -253,6 +308,26 @@ impl<V: Esp> Packet<V> {
         self.skb.input_state().filter(|x| x.is_esp::<V>())
     }
 
+    /// Whether the packet can wait until the poll of its device is over: it has nothing that only
+    /// the RCU read section keeps, and is in the state's namespace, by which it will be seen whether
+    /// the device went to another one.
+    #[inline]
+    pub fn can_wait(&self) -> bool {
+        self.skb.dst().is_none() && self.is_at_home()
+    }
+
+    /// Whether the packet's device is in the namespace of its state.
+    #[inline]
+    pub fn is_at_home(&self) -> bool {
+        self.state().is_some_and(|x| x.is_in(self.net()))
+    }
+
+    /// Drops the packet, and counts that its device had to: `rx_dropped`.
+    #[cold]
+    pub fn discard_at_device(self) {
+        self.skb.count_rx_dropped();
+    }
+
     /// The namespace that the packet arrived in.
     #[inline]
     pub fn net(&self) -> &Net {
@@ -261,28 +336,34 @@ impl<V: Esp> Packet<V> {
 
     /// Leaves the packet to C: `xfrm_input()`. It must be as it was.
     #[inline]
-    pub fn leave(self) {
-        let (spi, encap_type) = (self.header.spi, self.encap_type);
-        // SAFETY: The control block was filled for this by `Arrived::take()`. C takes the packet
-        // over, and answers nothing.
+    pub fn leave(mut self) {
+        let (spi, encap_type) = (self.spi(), self.encap_type());
+        self.fill_for_lookup();
+        // SAFETY: The control block is what C expects. C takes the packet over, and answers
+        // nothing.
         unsafe {
-            bindings::xfrm_input(
-                self.skb.into_raw(),
-                family::ESP.into(),
-                spi.raw(),
-                encap_type.into(),
-            )
+            bindings::xfrm_input(self.into_raw(), family::ESP.into(), spi, encap_type.into())
         };
     }
 
-    /// Removes what ESP added around the payload. The number of the next header, `None` where it
-    /// cannot be removed, or the packet is a dummy.
+    /// Fills the control block with what C needs to find a state, or to have one found.
     #[inline]
-    pub fn remove_esp(&mut self) -> Option<u8> {
-        let x = core::ptr::from_ref(self.state()?);
+    fn fill_for_lookup(&mut self) {
+        let cb = self.skb.control_block_mut::<bindings::xfrm_spi_skb_cb>();
+        // SAFETY: This is of the same size, and plain data.
+        let cb = unsafe { &mut *cb };
+        cb.daddroff = V::DADDR_OFFSET;
+        cb.family = V::ADDRESS_FAMILY;
+    }
+
+    /// Removes what ESP added around the payload. The number of the next header, or what is to be
+    /// counted where it cannot be removed, or the packet is a dummy.
+    #[inline]
+    pub fn remove_esp(&mut self) -> Result<u8, Cause> {
+        let x = core::ptr::from_ref(self.state().ok_or(Cause::Protocol)?);
         // SAFETY: The packet keeps its path, and that the state.
         let x = unsafe { &*x };
-        u8::try_from(tail::<V>(x, &mut self.skb)).ok()
+        u8::try_from(tail::<V>(x, &mut self.skb)).map_err(|_| Cause::Protocol)
     }
 
     /// Removes what the state's mode added.
@@ -293,14 +374,15 @@ impl<V: Esp> Packet<V> {
         };
         // SAFETY: The packet keeps its path, and that the state.
         let x = unsafe { &*x };
+        let seq = self.seq();
         let cb = self.skb.control_block_mut::<bindings::xfrm_mode_skb_cb>();
         // SAFETY: From here on C expects this in the control block.
         unsafe { (*cb).protocol = next_header };
-        match mode::remove::<V>(x, &mut self.skb, self.header.seq) {
+        match mode::remove::<V>(x, &mut self.skb, seq) {
             Ok(mode::Removed::Left) => Ok(Inner::Left(self)),
             Ok(mode::Removed::Kept) => {
                 // The mode has the packet.
-                let _ = self.skb.into_raw();
+                let _ = self.into_raw();
                 Ok(Inner::Kept)
             }
             Err(_) => Err(self),
@@ -309,39 +391,82 @@ impl<V: Esp> Packet<V> {
 
     /// Delivers what is left: `xfrm_input()` resumes there.
     #[inline]
-    pub fn deliver(mut self, next_header: u8) {
-        let leaves_packet = self.state().is_some_and(State::leaves_packet);
-        if !leaves_packet && is_transformed(next_header) {
-            crate::seldom();
-            // Another state is next. C would go on with this one's encapsulation.
-            self.skb.end_offload();
-            let cb = self.skb.control_block_mut::<bindings::xfrm_spi_skb_cb>();
-            // SAFETY: C expects this in the control block of a packet that it is to find the state
-            // of.
-            let cb = unsafe { &mut *cb };
-            cb.daddroff = V::DADDR_OFFSET;
-            cb.family = V::ADDRESS_FAMILY;
-            cb.seq = 0;
-            // SAFETY: As above. C takes the packet over, and answers nothing.
-            unsafe { bindings::xfrm_input(self.skb.into_raw(), next_header.into(), 0, 0) };
-            return;
+    pub fn resume(self, next_header: u8) {
+        if self.is_nested(next_header) {
+            return self.find_next(next_header);
         }
-        let spi = self.header.spi;
+        let spi = self.spi();
         // SAFETY: -2 is for packets that are left when the mode removed what it added; the control
         // block says which. C takes the packet over, and answers nothing.
-        unsafe { bindings::xfrm_input(self.skb.into_raw(), next_header.into(), spi.raw(), RESUME) };
+        unsafe { bindings::xfrm_input(self.into_raw(), next_header.into(), spi, RESUME) };
+    }
+
+    /// Delivers what is left, to be received by a NAPI that is polled: what `xfrm_input()` does
+    /// from there on.
+    #[inline]
+    pub fn deliver(
+        mut self,
+        next_header: u8,
+        handlers: &Handlers<V>,
+        napi: &Napi,
+        rcu: Section<'_>,
+    ) {
+        if self.is_nested(next_header) {
+            return self.find_next(next_header);
+        }
+        let leaves_packet = self.state().is_some_and(State::leaves_packet);
+        if handlers.tell(rcu, &mut self.skb, 0) != 0 {
+            crate::seldom();
+            // The handler does not want it.
+            handlers.tell(rcu, &mut self.skb, DROPPED);
+            return;
+        }
+        self.skb.reset_conntrack();
+        if !leaves_packet {
+            // SAFETY: The RCU read lock is held.
+            let afinfo = unsafe { bindings::xfrm_state_afinfo_get_rcu(V::ADDRESS_FAMILY) };
+            if !afinfo.is_null() {
+                // SAFETY: What was found is valid in the RCU read section.
+                if let Some(finish) = unsafe { (*afinfo).transport_finish } {
+                    // SAFETY: The packet is one of this family; it is GRO's, and comes back.
+                    unsafe { finish(self.skb.as_raw(), 1) };
+                }
+            }
+        }
+        self.skb.end_offload();
+        self.skb.drop_valid_dst();
+        napi.receive(self.skb);
+    }
+
+    /// Whether what is left belongs to another state: C would go on with this one's encapsulation
+    /// if it resumed there.
+    #[inline]
+    fn is_nested(&self, next_header: u8) -> bool {
+        is_transformed(next_header) && !self.state().is_some_and(State::leaves_packet)
+    }
+
+    /// Lets C find the state of what is left.
+    #[cold]
+    fn find_next(mut self, next_header: u8) {
+        self.skb.end_offload();
+        self.fill_for_lookup();
+        // SAFETY: The control block is what C expects. C takes the packet over, and answers
+        // nothing.
+        unsafe { bindings::xfrm_input(self.into_raw(), next_header.into(), 0, 0) };
     }
 
     /// Drops the packet, counts why, and tells those who want to know.
     #[cold]
-    pub fn discard(mut self, rcu: Section<'_>, handlers: &Handlers<V>, cause: Cause) {
+    pub fn discard(mut self, handlers: &Handlers<V>, cause: Cause, rcu: Section<'_>) {
         mib::count(self.net(), cause);
-        handlers.tell(rcu, &mut self.skb, EPERM.to_errno());
+        handlers.tell(rcu, &mut self.skb, DROPPED);
     }
 }
 
 /// `encap_type` for packets that the mode is through with.
 const RESUME: c_int = -2;
+/// What those who want to know are told of packets that could not be received.
+const DROPPED: c_int = -1;
 
 /// Whether another state is to be found by this header: AH, ESP or IPComp.
 #[inline]

@@ -12,22 +12,22 @@ use nf_bindings as bindings;
 
 /// Why a packet was not received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
+#[repr(u8)]
 pub enum Cause {
     /// The state is one that a key manager was asked for: `XfrmAcquireError`.
-    Acquire = bindings::LINUX_MIB_XFRMACQUIREERROR as usize,
+    Acquire = bindings::LINUX_MIB_XFRMACQUIREERROR as u8,
     /// The state is not valid, or not any more: `XfrmInStateInvalid`.
-    Invalid = bindings::LINUX_MIB_XFRMINSTATEINVALID as usize,
+    Invalid = bindings::LINUX_MIB_XFRMINSTATEINVALID as u8,
     /// The state wants another encapsulation: `XfrmInStateMismatch`.
-    Mismatch = bindings::LINUX_MIB_XFRMINSTATEMISMATCH as usize,
+    Mismatch = bindings::LINUX_MIB_XFRMINSTATEMISMATCH as u8,
     /// The sequence number is out of the window, or was seen: `XfrmInStateSeqError`.
-    Sequence = bindings::LINUX_MIB_XFRMINSTATESEQERROR as usize,
+    Sequence = bindings::LINUX_MIB_XFRMINSTATESEQERROR as u8,
     /// The state's lifetime is over: `XfrmInStateExpired`.
-    Expired = bindings::LINUX_MIB_XFRMINSTATEEXPIRED as usize,
+    Expired = bindings::LINUX_MIB_XFRMINSTATEEXPIRED as u8,
     /// What ESP added could not be removed: `XfrmInStateProtoError`.
-    Protocol = bindings::LINUX_MIB_XFRMINSTATEPROTOERROR as usize,
+    Protocol = bindings::LINUX_MIB_XFRMINSTATEPROTOERROR as u8,
     /// What the state's mode added could not be removed: `XfrmInStateModeError`.
-    Mode = bindings::LINUX_MIB_XFRMINSTATEMODEERROR as usize,
+    Mode = bindings::LINUX_MIB_XFRMINSTATEMODEERROR as u8,
 }
 
 /// Counts a packet that was not received.

@@ -13,6 +13,7 @@ pub mod mode;
 pub mod offload;
 pub mod output;
 mod policy;
+pub mod queue;
 pub mod secpath;
 pub mod segment;
 pub mod state;

@@ -14,6 +14,8 @@ mod model;
 mod packet;
 
 mod byteorder;
+mod dsfield;
+mod esp;
 mod header;
 mod icmp;
 mod ipv6;
