@@ -24,7 +24,10 @@
 #define ESPDEV_MAX_QUEUES	16
 #define ESPDEV_QUEUE_FRAMES	4096
 #define ESPDEV_SA_BITS		8
-/* What the ICV's bytes are filled with: nobody may look at them. */
+/*
+ * What the ICV's bytes are filled with. The stack must not look at them; the port at the other end
+ * tells by them what software has encrypted.
+ */
 #define ESPDEV_ICV		0xa5
 
 /* How an arriving ESP frame finds its queue */
@@ -68,7 +71,7 @@ struct espdev_knobs {
 /* What happened, for a test to look at. */
 #define ESPDEV_COUNTERS(X)						\
 	X(tx_plain) X(tx_esp) X(tx_gso) X(tx_segments) X(tx_bad)	\
-	X(rx_plain) X(rx_esp) X(rx_done) X(rx_miss) X(rx_nosp)		\
+	X(rx_plain) X(rx_esp) X(rx_done) X(rx_miss) X(rx_nosp) X(rx_cipher)	\
 	X(dropped) X(duplicated) X(reordered) X(overrun)		\
 	X(polls) X(injected) X(esn_advances) X(states)
 
