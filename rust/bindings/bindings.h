@@ -23,6 +23,7 @@
 #include <net/esp.h>
 #include <net/flow.h>
 #include <net/gro.h>
+#include <net/gso.h>
 #include <net/hotdata.h>
 #include <net/inet6_hashtables.h>
 #include <net/inet_hashtables.h>
@@ -47,6 +48,12 @@ const size_t RUST_CONST_HELPER_NFT_EXPR_SIZE_0 = NFT_EXPR_SIZE(0);
 const unsigned long RUST_CONST_HELPER_NFCT_INFOMASK = NFCT_INFOMASK;
 const u16 RUST_CONST_HELPER_IPSKB_XFRM_TRANSFORMED = IPSKB_XFRM_TRANSFORMED;
 const u16 RUST_CONST_HELPER_IP6SKB_XFRM_TRANSFORMED = IP6SKB_XFRM_TRANSFORMED;
+const u64 RUST_CONST_HELPER_NETIF_F_CSUM_MASK = NETIF_F_CSUM_MASK;
+const u64 RUST_CONST_HELPER_NETIF_F_FRAGLIST = NETIF_F_FRAGLIST;
+const u64 RUST_CONST_HELPER_NETIF_F_HW_ESP = NETIF_F_HW_ESP;
+const u64 RUST_CONST_HELPER_NETIF_F_HW_ESP_TX_CSUM = NETIF_F_HW_ESP_TX_CSUM;
+const u64 RUST_CONST_HELPER_NETIF_F_SCTP_CRC = NETIF_F_SCTP_CRC;
+const u64 RUST_CONST_HELPER_NETIF_F_SG = NETIF_F_SG;
 
 /*
  * Where a field stands that C keeps in an anonymous union or struct. bindgen numbers those, and the

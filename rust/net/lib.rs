@@ -14,6 +14,7 @@ pub mod cgroup;
 pub mod conntrack;
 pub mod dst;
 mod errno;
+pub mod gso;
 pub mod module;
 mod netdev;
 pub mod netfilter;

@@ -306,6 +306,19 @@ impl SkBuff {
         skb.len.wrapping_sub(skb.data_len)
     }
 
+    /// Whether some of the data is not in the linear part: `skb_is_nonlinear()`.
+    #[inline]
+    pub(crate) fn is_nonlinear(&self) -> bool {
+        self.fields().data_len != 0
+    }
+
+    /// The end of the buffer, `skb_end_pointer()`.
+    #[inline]
+    pub(crate) fn end(&self) -> *mut u8 {
+        let skb = self.fields();
+        skb.head.wrapping_add(skb.end as usize)
+    }
+
     /// Makes the linear part at least `len` bytes long, if the packet is: `pskb_may_pull()`.
     #[inline]
     pub fn may_pull(&mut self, len: u32) -> bool {
@@ -344,6 +357,19 @@ impl SkBuff {
         skb.len = skb.len.wrapping_add(len);
         skb.data = skb.data.wrapping_sub(len as usize);
         true
+    }
+
+    /// Lets the data begin at a place, earlier or later. False where the linear part ends before
+    /// it, or the buffer begins after it.
+    #[inline]
+    pub(crate) fn begin_at(&mut self, place: u16) -> bool {
+        match u32::from(place).checked_sub(self.headroom()) {
+            Some(later) => self.pull(later),
+            None => {
+                let earlier = self.headroom().wrapping_sub(place.into());
+                self.push(earlier)
+            }
+        }
     }
 
     /// Reads a header's place, or another field of 16 bits.
@@ -411,6 +437,18 @@ impl SkBuff {
     pub(crate) fn data_place(&self) -> u16 {
         // Buffers are short enough: the places of headers have 16 bits.
         self.headroom() as u16
+    }
+
+    /// Where a place is in memory.
+    #[inline]
+    pub(crate) fn at_place(&self, place: u16) -> *mut u8 {
+        self.fields().head.wrapping_add(usize::from(place))
+    }
+
+    /// The place of something in the buffer.
+    #[inline]
+    pub(crate) fn place_of(&self, at: *mut u8) -> u16 {
+        at.addr().wrapping_sub(self.fields().head.addr()) as u16
     }
 
     /// `N` bytes at a place, up to the end of the linear part, to be written.
@@ -546,6 +584,14 @@ impl SkBuff {
         // SAFETY: The union is a group of fields under two names.
         let headers = unsafe { self.fields_mut().__bindgen_anon_4.headers.as_mut() };
         headers.set_ip_summed(bindings::CHECKSUM_NONE as u8);
+    }
+
+    /// Notes that the checksum of a header in front is needed besides: `skb->encap_hdr_csum`.
+    #[inline]
+    pub(crate) fn want_outer_checksum(&mut self) {
+        // SAFETY: The union is a group of fields under two names.
+        let headers = unsafe { self.fields_mut().__bindgen_anon_4.headers.as_mut() };
+        headers.set_encap_hdr_csum(1);
     }
 
     /// Adapts the sum of all the data, if it is known, to a word that was changed.

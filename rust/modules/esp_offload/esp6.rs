@@ -2,9 +2,8 @@
 
 //! ESP over IPv6 with the help of devices: in place of C's `esp6_offload`.
 //!
-//! What is registered is in `module.rs`, what happens to packets in `receive.rs`,
-//! `burst.rs` and `transmit.rs`.
-//! All are the same for both IP versions, and compiled for each.
+//! What is registered is in `module.rs`, what happens to packets in `receive.rs`, `burst.rs`,
+//! `transmit.rs` and `segment.rs`. They are the same for both IP versions, and compiled for each.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +11,7 @@ mod burst;
 mod counters;
 mod module;
 mod receive;
+mod segment;
 mod switch;
 mod transmit;
 

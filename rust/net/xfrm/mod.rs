@@ -11,9 +11,11 @@ pub mod listeners;
 pub mod mib;
 pub mod mode;
 pub mod offload;
+pub mod output;
 mod policy;
 pub mod queue;
 pub mod secpath;
+pub mod segment;
 pub mod state;
 
 pub use policy::{lookup_again, out_policies};

@@ -9,9 +9,11 @@
 use super::{
     family::{self, Esp},
     input,
+    output::Outgoing,
     state::State, //
 };
 use crate::{
+    gso::Features,
     rcu::Section,
     skb::SkBuff, //
 };
@@ -39,17 +41,17 @@ pub trait Receive<V: Esp>: 'static {
 pub trait Transmit<V: Esp>: 'static {
     /// Writes ESP's header into a packet that waits to be segmented: `encap` of
     /// `struct xfrm_type_offload`. Inside an RCU read section.
-    fn encap(x: &State, packet: &mut SkBuff);
+    fn encap(packet: Outgoing<'_, V>);
 
     /// Makes a packet ready for the device, or encrypts it where the device does not: `xmit` of
     /// `struct xfrm_type_offload`. `features` are those of the device. Inside an RCU read section.
     /// `EINPROGRESS` where encryption goes on asynchronously; else what it fails with, the packet
     /// is dropped.
-    fn xmit(x: &State, packet: &mut SkBuff, features: u64) -> Result;
+    fn xmit(packet: Outgoing<'_, V>, features: Features) -> Result;
 
     /// Cuts a packet with ESP's header in front into segments: `gso_segment` of
     /// `struct net_offload`. Inside an RCU read section.
-    fn gso_segment(packet: &mut SkBuff, features: u64) -> Result<Segments>;
+    fn gso_segment(packet: Outgoing<'_, V>, features: Features) -> Result<Segments>;
 }
 
 /// Packets, linked by `skb->next`; or none, where the device does the rest.
@@ -216,7 +218,12 @@ unsafe extern "C" fn gso_segment<V: Esp, T: Transmit<V>>(
     features: bindings::netdev_features_t,
 ) -> *mut bindings::sk_buff {
     // SAFETY: The packet is valid, and its sender's until this returns.
-    match T::gso_segment(unsafe { SkBuff::from_raw_mut(skb) }, features) {
+    let skb = unsafe { SkBuff::from_raw_mut(skb) };
+    // SAFETY: As above; the path keeps its last state while the packet is not given up.
+    let Some(packet) = (unsafe { Outgoing::<V>::from_path(skb) }) else {
+        return EINVAL.to_ptr();
+    };
+    match T::gso_segment(packet, Features::from_raw(features)) {
         Ok(segments) => segments.0,
         Err(err) => err.to_ptr(),
     }
@@ -224,7 +231,7 @@ unsafe extern "C" fn gso_segment<V: Esp, T: Transmit<V>>(
 
 /// # Safety
 ///
-/// C calls this for a packet that is about to be transformed by the state.
+/// C calls this for a packet that is about to be transformed by the state, the last of its path.
 unsafe extern "C" fn encap<V: Esp, T: Transmit<V>>(
     x: *mut bindings::xfrm_state,
     skb: *mut bindings::sk_buff,
@@ -232,12 +239,16 @@ unsafe extern "C" fn encap<V: Esp, T: Transmit<V>>(
     // SAFETY: The state is valid during the call.
     let x = unsafe { State::from_raw(x) };
     // SAFETY: The packet is valid, and ours during the call.
-    T::encap(x, unsafe { SkBuff::from_raw_mut(skb) });
+    let skb = unsafe { SkBuff::from_raw_mut(skb) };
+    // SAFETY: By the requirement on this function.
+    if let Some(packet) = unsafe { Outgoing::<V>::new(x, skb) } {
+        T::encap(packet);
+    }
 }
 
 /// # Safety
 ///
-/// C calls this for a packet that is about to be transformed by the state.
+/// As [`encap()`].
 unsafe extern "C" fn xmit<V: Esp, T: Transmit<V>>(
     x: *mut bindings::xfrm_state,
     skb: *mut bindings::sk_buff,
@@ -245,8 +256,13 @@ unsafe extern "C" fn xmit<V: Esp, T: Transmit<V>>(
 ) -> c_int {
     // SAFETY: The state is valid during the call.
     let x = unsafe { State::from_raw(x) };
-    // SAFETY: The packet is valid, and ours during the call.
-    match T::xmit(x, unsafe { SkBuff::from_raw_mut(skb) }, features) {
+    // SAFETY: The packet is valid, and ours during the call, unless encryption takes it.
+    let skb = unsafe { SkBuff::from_raw_mut(skb) };
+    // SAFETY: By the requirement on this function.
+    let Some(packet) = (unsafe { Outgoing::<V>::new(x, skb) }) else {
+        return EINVAL.to_errno();
+    };
+    match T::xmit(packet, Features::from_raw(features)) {
         Ok(()) => 0,
         Err(err) => err.to_errno(),
     }

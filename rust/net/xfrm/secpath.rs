@@ -56,7 +56,7 @@ pub(crate) fn find(skb: &SkBuff) -> Option<NonNull<bindings::sec_path>> {
 
 /// Where the packet's path keeps what a device did for its last state: `xfrm_offload()`.
 #[inline]
-fn find_offload(skb: &SkBuff) -> Option<NonNull<bindings::xfrm_offload>> {
+pub(crate) fn find_offload(skb: &SkBuff) -> Option<NonNull<bindings::xfrm_offload>> {
     let path = find(skb)?.as_ptr();
     // SAFETY: The packet keeps its path.
     let (len, olen) = unsafe { ((*path).len, usize::from((*path).olen)) };
