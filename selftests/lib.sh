@@ -244,6 +244,23 @@ counted()
 	fi
 }
 
+# results: one case for each line "RESULT|EXPECTED|DESCRIPTION" that traffic has printed; result
+# "skip" is for what this kernel has not got; a line of another form is a message
+results()
+{
+	local result expected description
+
+	while IFS='|' read -r result expected description; do
+		if [ -z "$description" ]; then
+			msg "$result"
+		elif [ "$result" = skip ]; then
+			skip "$description: $expected"
+		else
+			check "$description: $expected" [ "$result" = "$expected" ]
+		fi
+	done <"$tmp/traffic"
+}
+
 # observe FAMILIES HOOKS: rules that store, for each kind of packet, every value of every key. The
 # kind is the packet's mark; rules that come before these set it, and those without one are not
 # observed. net.py's observed() reads the sets. Expressions: 6 for each family and hook.

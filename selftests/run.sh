@@ -7,13 +7,14 @@
 #	           esp4_offload.ko and esp6_offload.ko for what is in esp/
 #	IMPL=rust  their namesakes with _rust (the default)
 #
-# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run. Output is
-# that of the kernel's kselftest runner: one line for each script, its own KTAP behind "# ". Exit
-# status 0 when nothing failed.
+# SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run, those in
+# faults/ only where the kernel can make allocations fail. Output is that of the kernel's kselftest
+# runner: one line for each script, its own KTAP behind "# ". Exit status 0 when nothing failed.
 #
 # A script says in a line "# run.sh: WORD..." what is special about it:
 #
 #	only-rust    no such thing in C
+#	module=NAME  C's name of the module that it tests; in nat/ nft_chain_nat, else nft_socket
 #	timeout=S    not the default of 180 seconds; on a debug kernel five times that
 
 set -u
@@ -31,10 +32,11 @@ esac
 # these are two
 choose()
 {
-	module=nft_socket module2=
+	module2=
 	case $1 in
 	nat/*)	module=nft_chain_nat ;;
 	esp/*)	module=esp4_offload module2=esp6_offload ;;
+	*)	module=$(option "$1" module) || module=nft_socket ;;
 	esac
 	other=${module}_rust other2=${module2:+${module2}_rust}
 	[ "$IMPL" = c ] || {
@@ -110,9 +112,16 @@ if [ $# -gt 0 ]; then
 	scripts=("$@")
 else
 	cd "$dir" || exit 1
-	# The latter two have Rust in any case, and C beside it where they need it.
 	scripts=(socket/*.sh nat/*.sh esp/*.sh)
+	# These have Rust in any case, and C beside it where they need it.
 	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
+	[ "$IMPL" = c ] || [ ! -d /sys/kernel/debug/kunit ] || scripts+=(kunit/run.sh)
+	[ ! -d /sys/kernel/debug/failslab ] || scripts+=(faults/*.sh)
+fi
+# SHARD=K/N: the K-th of N parts of them, for several guests at a time
+if [ -n "${SHARD:-}" ]; then
+	mapfile -t scripts < <(printf '%s\n' "${scripts[@]}" |
+		awk -v part="${SHARD%/*}" -v parts="${SHARD#*/}" 'NR % parts == part % parts')
 fi
 selected=()
 for script in "${scripts[@]}"; do

@@ -210,6 +210,8 @@ append=(
 	rcupdate.rcu_cpu_stall_timeout=60
 	log_buf_len=4M no_timer_check tsc=reliable random.trust_cpu=on
 )
+# KUnit's suites run when they are asked to.
+[ "$KERNEL" != debug ] || append+=(kunit.enable=1)
 
 # Directories for the guest, over 9p.
 share() {

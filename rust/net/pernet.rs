@@ -64,6 +64,7 @@ unsafe impl<T: PerNet> Sync for Registration<T> {}
 impl<T: PerNet> Registration<T> {
     /// Registers it: `register_pernet_subsys()`. Process context; may sleep.
     pub fn new() -> impl PinInit<Self, Error> {
+        const { assert!(size_of::<T>() > 0, "C gives no room to what has no size") };
         try_pin_init!(Self {
             ops <- Opaque::try_ffi_init(|slot: *mut bindings::pernet_operations| {
                 let ops = bindings::pernet_operations {

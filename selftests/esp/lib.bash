@@ -25,6 +25,8 @@ plan()
 	ktap_set_plan "$1"
 }
 
+# With PER_BURST=0 or 1 in the environment, that is how Rust receives.
+#
 # setup_espdev [QUEUES]: $client (10.0.1.1, dead:1::1) and $server (10.0.1.2, dead:1::2), joined by
 # a pair of devices eth0 with that many queues. The client's is port espdev0, the server's espdev1.
 # 10.0.1.9 and dead:1::9 are nobody: packets made by hand come from there. Neighbours are known
@@ -36,6 +38,7 @@ setup_espdev()
 	[ ! -e /sys/module/nfrust_espdev ] || rmmod nfrust_espdev || exit "$KSFT_FAIL"
 	modprobe nfrust_espdev queues="${1:-4}" || exit "$KSFT_FAIL"
 	cleanup_hooks+=(remove_espdev)
+	[ -z "${PER_BURST:-}" ] || per_burst "$PER_BURST"
 	setup_ns client server || exit "$?"
 	# shellcheck disable=SC2154 # set by setup_ns
 	ip link set espdev0 netns "$client" name eth0 || exit "$KSFT_FAIL"
@@ -56,6 +59,17 @@ setup_espdev()
 			neigh add dead:1::9 lladdr $peer dev eth0 nud permanent
 		EOT
 		one=2 two=1 mac=$server_mac peer=$client_mac
+	done
+}
+
+# per_burst 0|1: how Rust receives; C has no choice
+per_burst()
+{
+	local name
+
+	[ "$IMPL" = rust ] || return 0
+	for name in "${modules[@]}"; do
+		echo "$1" >"/sys/kernel/debug/$name/per_burst" || exit "$KSFT_FAIL"
 	done
 }
 

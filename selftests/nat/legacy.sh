@@ -7,7 +7,7 @@
 # shellcheck source=selftests/nat/lib.bash
 source "$(dirname "$0")/lib.bash"
 
-plan 31
+plan 32
 setup_router
 
 if ! iptables-legacy --version >/dev/null 2>&1 || ! modprobe -q iptable_nat ||
@@ -142,6 +142,8 @@ rules "$router" <"$tmp/rules"
 # shellcheck disable=SC2086 # words
 expect 4 "51 52 51 1 51 52 1 1 2 2" "chains of ip after iptables" $both
 check "chains of ip went to C's hooks" went_to_c 4
+check "nft lists them as the chains that they are" \
+	[ "$(in_ns "$router" nft list hooks | grep -c "chain ip nat101 .* \[$module\]")" = 4 ]
 served 4
 in_ns "$router" nft flush ruleset
 chains ip 99 >"$tmp/rules"

@@ -90,18 +90,3 @@ setup_router()
 		done
 	} | ip -n "$server" -batch -
 }
-
-# results: one case for each line "RESULT|EXPECTED|DESCRIPTION" that traffic has printed; result
-# "skip" is for what this kernel has not got
-results()
-{
-	local result expected description
-
-	while IFS='|' read -r result expected description; do
-		if [ "$result" = skip ]; then
-			skip "$description: $expected"
-		else
-			check "$description: $expected" [ "$result" = "$expected" ]
-		fi
-	done <"$tmp/traffic"
-}

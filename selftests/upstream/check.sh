@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # check.sh [PATTERN]: 'make check-upstream'. The tests of the kernel and of nftables, as they are,
-# once with C's module and once with Rust's, each in a fresh guest; a table of both, what each test
-# that did not pass said, and how often Rust looked at a packet.
+# once with C's modules and once with Rust's, each in a fresh guest; a table of both, what each test
+# that did not pass said, and how often Rust looked at a packet (socket expression and NAT hooks).
 #
 # Fails where Rust differs from C, and on anything that the kernel reports. A test that does not
 # pass with C is no difference, but is listed. Ends with "N passed, N failed, N skipped".
-# PATTERN: only tests whose "suite/name" matches. KERNEL=debug runs all of it there.
+# PATTERN: only tests whose "suite/name" matches, 'nat|conntrack_icmp' for one. KERNEL=debug runs all
+# of it there.
 
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

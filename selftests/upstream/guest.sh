@@ -6,13 +6,13 @@
 #
 # Prints what the tests print behind "# ", and for each one a line
 #	result <suite> <test> <pass|fail|skip|timeout> <seconds> <evaluations> <reason>
-# where evaluations says how often Rust looked at a packet meanwhile.
+# where evaluations says how often Rust looked at a packet meanwhile, in the socket expression and
+# in the NAT hooks.
 
 set -u
 
 dir=$(dirname "$(readlink -e "$0")")
 pattern=${1:-.}
-counters=/sys/kernel/debug/nft_socket_rust/counters
 
 # They write into their directories, and 9p is slow.
 work=/tmp/upstream
@@ -22,21 +22,24 @@ cp -a /share/. $work/
 mkdir -p /run/modprobe.d
 case $IMPL in
 c)	echo "blacklist nft_socket_rust" >/run/modprobe.d/nfrust-test.conf
-	other=nft_socket_rust ;;
-rust)	modprobe nft_socket_rust || { echo "Bail out! cannot load nft_socket_rust"; exit 1; }
-	other=nft_socket ;;
+	others=(nft_socket_rust nft_chain_nat_rust) ;;
+rust)	cp "$dir/../../samples/modprobe.d/nft_chain_nat_rust.conf" /run/modprobe.d/nfrust-test.conf
+	modprobe -a nft_socket_rust nft_chain_nat_rust ||
+		{ echo "Bail out! cannot load the modules"; exit 1; }
+	others=(nft_socket nft_chain_nat) ;;
 *)	echo "Bail out! IMPL=$IMPL: neither c nor rust"; exit 1 ;;
 esac
 
 evaluations()
 {
-	local _ value sum=0
+	local file _ value sum=0
 
-	if [ -r $counters ]; then
+	for file in /sys/kernel/debug/nft_{socket,chain_nat}_rust/counters; do
+		[ -r "$file" ] || continue
 		while read -r _ value; do
 			sum=$((sum + value))
-		done <$counters
-	fi
+		done <"$file"
+	done
 	echo $sum
 }
 
@@ -83,12 +86,14 @@ run_nft_py()
 # result VERDICT WHY: the line for what just ran
 result()
 {
-	local verdict=$1 why=$2
+	local verdict=$1 why=$2 other
 
-	if [ -e "/sys/module/$other" ]; then
-		why="$other came in; $why"
-		verdict=fail
-	fi
+	for other in "${others[@]}"; do
+		if [ -e "/sys/module/$other" ]; then
+			why="$other came in; $why"
+			verdict=fail
+		fi
+	done
 	echo "result $suite $name $verdict $seconds $(($(evaluations) - before)) $why"
 }
 

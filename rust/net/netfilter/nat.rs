@@ -429,14 +429,17 @@ impl<V: Translation> Chains<V> {
     /// Adds a chain to C's hooks.
     fn delegate(&mut self, net: &Net, chain: &Chain) -> Result {
         self.delegated.reserve(1, GFP_KERNEL)?;
-        let copy = RcuBox::new(bindings::nf_hook_ops {
+        let mut copy = bindings::nf_hook_ops {
             hook: chain.0.hook,
             priv_: chain.0.priv_,
             hooknum: chain.0.hooknum,
             priority: chain.0.priority,
             pf: V::FAMILY,
             ..pin_init::zeroed()
-        })?;
+        };
+        // Where hooks are listed, this makes a chain of it.
+        copy.set_hook_ops_type(chain.0.hook_ops_type());
+        let copy = RcuBox::new(copy)?;
         // SAFETY: The copy stays until it is unregistered and no packet is in it any more.
         to_result(unsafe { V::C_REGISTER(net.as_raw(), copy.as_ptr()) })?;
         self.delegated.push(

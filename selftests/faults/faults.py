@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The n-th allocation of a system call fails, for every n until there is none left to fail.
+
+It is this thread's allocations that count, those of interrupts do not: what sends a packet to
+itself is in softirq, but a packet that is written to a tun device is received by the writer.
+"""
+
+import errno
+import gc
+import os
+import time
+
+from nfnl import Nft
+
+FAILSLAB = "/sys/kernel/debug/failslab"
+
+
+class Faults:
+    """What makes allocations of this thread fail."""
+
+    def __init__(self):
+        self.file = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
+        # Those that may sleep as well; and not a word about each of them.
+        for name, value in ("ignore-gfp-wait", "N"), ("cache-filter", "N"), ("verbose", "0"):
+            with open(f"{FAILSLAB}/{name}", "w") as file:
+                file.write(value)
+        with open("/sys/kernel/debug/fail_page_alloc/verbose", "w") as file:
+            file.write("0")
+        gc.disable()
+
+    def nth(self, n, function, *args):
+        """Call with the n-th allocation failing. Its result, or the OSError that it raised; and
+        whether there was an n-th one."""
+        os.pwrite(self.file, b"%d" % n, 0)
+        try:
+            result = function(*args)
+        except OSError as exc:
+            result = exc
+        left = int(os.pread(self.file, 32, 0))
+        os.pwrite(self.file, b"0", 0)
+        return result, not left
+
+    def each(self, function, *args, limit=100000):
+        """(n, result) for each n, until none is left."""
+        for n in range(1, limit):
+            result, failed = self.nth(n, function, *args)
+            if not failed:
+                return
+            yield n, result
+
+    def count(self, function, *args):
+        """How many allocations it makes when none fails."""
+        os.pwrite(self.file, b"1000000", 0)
+        function(*args)
+        left = int(os.pread(self.file, 32, 0))
+        os.pwrite(self.file, b"0", 0)
+        return 1000000 - left
+
+
+def name(result):
+    """The name of an error that a call returned or raised; "ok" for none."""
+    if isinstance(result, OSError):
+        result = result.errno
+    return errno.errorcode.get(result, str(result)) if result else "ok"
+
+
+class Tally:
+    """How often what came out."""
+
+    def __init__(self):
+        self.number = {}
+
+    def add(self, what):
+        self.number[what] = self.number.get(what, 0) + 1
+
+    def __str__(self):
+        return ", ".join(f"{what} {number}" for what, number in sorted(self.number.items())) or "none"
+
+    def others(self, *allowed):
+        """What is not among those that may come out."""
+        return sorted(set(self.number) - set(allowed))
+
+
+class _Armed:
+    """A netlink socket; the n-th allocation of what it sends fails."""
+
+    def __init__(self, sock, faults, n):
+        self.sock, self.faults, self.n, self.failed = sock, faults, n, False
+
+    def send(self, data):
+        result, self.failed = self.faults.nth(self.n, self.sock.send, data)
+        if isinstance(result, OSError):
+            raise result
+
+    def recv(self, size):
+        return self.sock.recv(size)
+
+
+def transaction(faults, n, messages):
+    """Send these to nf_tables with the n-th allocation failing; what came of it, and whether there
+    was an n-th one."""
+    nft = Nft()
+    nft.sock.settimeout(2)
+    armed = nft.sock = _Armed(nft.sock, faults, n)
+    try:
+        result = nft.batch(*messages)[0]
+    except OSError as exc:
+        result = "no answer" if isinstance(exc, TimeoutError) else name(exc)
+    armed.sock.close()
+    return result, armed.failed
+
+
+class Module:
+    """A module that is loaded, by name."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def references(self):
+        with open(f"/sys/module/{self.module}/refcnt") as file:
+            return int(file.read())
+
+    def settles(self, number):
+        """Whether it has that many references; what a transaction held is given back a little
+        later."""
+        end = time.monotonic() + 10
+        while self.references() != number:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+def transactions(faults, what, module, adds, removes, probe, held, quiet=lambda: True):
+    """The cases of a transaction: the messages adds and removes; probe is a message that is
+    accepted where it went through, and held how many references it takes. What quiet() says must
+    be true where it did not."""
+    tally, wrong, before = Tally(), [], module.references()
+    for n in range(1, 10000):
+        result, failed = transaction(faults, n, adds)
+        # An answer that could not be allocated says nothing.
+        there = Nft().batch(probe)[0] == "ok"
+        if there != (result == "ok") and result not in ("ENOBUFS", "no answer"):
+            wrong.append((n, result, there))
+        if there:
+            if not module.settles(before + held):
+                wrong.append((n, result, "holds", module.references()))
+            Nft().batch(*removes)
+        if not module.settles(before):
+            wrong.append((n, result, "left", module.references()))
+        if not there and not quiet():
+            wrong.append((n, result, "hooks"))
+        if not failed:
+            break
+        tally.add(result)
+    print(f"{what}: {n - 1} allocations: {tally}")
+    print(f"{n > 10}|True|{what}: there were allocations to fail")
+    print(f"{result}|ok|{what}: without a failure")
+    print(f"{tally.others('ENOMEM', 'ENOBUFS', 'ok', 'no answer')}|[]|"
+          f"{what}: the error is that there is no memory")
+    print(f"{wrong}|[]|{what}: all or nothing")

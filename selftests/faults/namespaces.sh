@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# run.sh: module=nft_chain_nat timeout=600
+#
+# The n-th allocation of making a network namespace fails, for every n, while the module keeps its
+# state in each: the namespace is not there then, the module's state of it is gone or never was, and
+# the next one works.
+
+# shellcheck source=selftests/nat/lib.bash
+source "$(dirname "$0")/../nat/lib.bash"
+# shellcheck source=selftests/faults/lib.bash
+source "$(dirname "$0")/lib.bash"
+
+# Every STRIDE-th allocation only, to be faster.
+: "${STRIDE:=1}"
+plan 7
+
+traffic "$module" "$STRIDE" <<-'EOF'
+	import ctypes, sys
+	from faults import *
+	from net import *
+	from nfnl import *
+
+	module, stride = Module(sys.argv[1]), int(sys.argv[2])
+	libc = ctypes.CDLL(None, use_errno=True)
+	faults, tally, chains = Faults(), Tally(), Tally()
+	home = os.open("/proc/self/ns/net", os.O_RDONLY)
+
+	def unshare():
+	    return ctypes.get_errno() if libc.unshare(os.CLONE_NEWNET) else 0
+
+	def chain():
+	    """A chain in the namespace that we are in"""
+	    return Nft().batch(new_table("inet", "t"),
+	                       new_chain("inet", "t", "c", hook=4, priority=100, kind="nat"))[0]
+
+	total = faults.count(unshare)
+	os.setns(home, os.CLONE_NEWNET)
+	for n in range(1, total + 1, stride):
+	    result, _ = faults.nth(n, unshare)
+	    tally.add(name(result))
+	    if not result:
+	        # What could not be allocated is not needed, such as a file in /proc/sys.
+	        chains.add(chain())
+	        os.setns(home, os.CLONE_NEWNET)
+	    elif n % 50 == 0:
+	        unshare()
+	        chains.add(chain())
+	        os.setns(home, os.CLONE_NEWNET)
+	print(f"{total} allocations: {tally}; chains: {chains}")
+	print(f"{total > 100}|True|there were allocations to fail")
+	print(f"{tally.number.get('ENOMEM', 0) > 20}|True|namespaces could not be made")
+	print(f"{tally.others('ENOMEM', 'ok')}|[]|the error is that there is no memory")
+	print(f"{chains.others('ok')}|[]|those that could have chains")
+	unshare()
+	print(f"{chain()}|ok|the last one has chains")
+	os.setns(home, os.CLONE_NEWNET)
+	print(f"{module.settles(0)}|True|nothing holds the module")
+EOF
+results
+check "it can be unloaded, and loaded" eval "rmmod $module && modprobe $module"
+finish
