@@ -71,5 +71,5 @@ traffic "$client" "$server" <<-'EOT'
 	    print("refused|refused|a state with an interface's number is not for devices")
 EOT
 results
-served
+in_charge
 finish

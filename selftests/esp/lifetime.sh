@@ -138,5 +138,5 @@ traffic "$client" "$server" <<-'EOT'
 	print(f"{got > 0} {fine or errors}|True True|deleted and made 100 times under traffic")
 EOT
 results
-served
+in_charge
 finish

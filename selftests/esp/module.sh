@@ -9,7 +9,6 @@
 source "$(dirname "$0")/lib.bash"
 
 plan 14
-conf=/run/modprobe.d/nfrust-test.conf
 restore()
 {
 	rmmod esp4_offload esp6_offload 2>/dev/null
@@ -101,5 +100,5 @@ traffic "$client" "$server" <<-'EOT'
 	w.received()
 EOT
 results
-served
+in_charge
 finish

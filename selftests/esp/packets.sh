@@ -8,7 +8,7 @@
 source "$(dirname "$0")/lib.bash"
 
 plan 99
-setup_espdev
+setup_espdev 4
 ip -n "$server" link add link eth0 name eth0.5 type vlan id 5
 ip -n "$server" link set eth0.5 addrgenmode none up
 ip -n "$server" addr add 10.0.5.2/24 dev eth0.5
@@ -197,5 +197,5 @@ traffic "$client" "$server" <<-'EOT'
 	           mib_moved={"XfrmInNoStates": 1})
 EOT
 results
-served
+in_charge
 finish

@@ -73,5 +73,5 @@ traffic "$IMPL" "$client" "$server" <<-'EOT'
 	             algorithm=NULL)
 EOT
 results
-served
+in_charge
 finish

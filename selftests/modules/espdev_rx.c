@@ -181,9 +181,9 @@ static struct sk_buff *espdev_nonlinear(struct espdev_port *port, struct sk_buff
 }
 
 /*
- * Whether this is what another port's hardware made, or a test by hand: the ICV's bytes say so. What
- * software has encrypted is for software to decrypt; there is no cipher here. (A frame too short for
- * an ICV is not ciphertext either.)
+ * Whether this is what another port's hardware made, or a test by hand: the ICV's bytes say so.
+ * What software has encrypted is for software to decrypt; there is no cipher here. (A frame too
+ * short for an ICV is not ciphertext either.)
  */
 static bool espdev_is_clear(struct sk_buff *skb, const struct espdev_esp *esp,
 			    const struct xfrm_state *x)
