@@ -3,8 +3,9 @@
 #
 # run.sh [SCRIPT...]: run the selftests in the guest, as root, for one implementation:
 #
-#	IMPL=c     the kernel's module: nft_socket.ko, and nft_chain_nat.ko for what is in nat/
-#	IMPL=rust  nft_socket_rust.ko, nft_chain_nat_rust.ko (the default)
+#	IMPL=c     the kernel's module: nft_socket.ko, nft_chain_nat.ko for what is in nat/, and
+#	           esp4_offload.ko and esp6_offload.ko for what is in esp/
+#	IMPL=rust  their namesakes with _rust (the default)
 #
 # SCRIPT is a path below this directory (socket/matrix.sh); without any, all of them run, those in
 # faults/ only where the kernel can make allocations fail. Output is that of the kernel's kselftest
@@ -27,15 +28,21 @@ c|rust)	;;
 *)	echo "Bail out! IMPL=$IMPL: neither c nor rust"; exit 1 ;;
 esac
 
-# choose SCRIPT: the module that it tests, and the one that it does not
+# choose SCRIPT: the module that it tests, and the one that it does not; module2 and other2 where
+# these are two
 choose()
 {
+	module2=
 	case $1 in
 	nat/*)	module=nft_chain_nat ;;
+	esp/*)	module=esp4_offload module2=esp6_offload ;;
 	*)	module=$(option "$1" module) || module=nft_socket ;;
 	esac
-	other=${module}_rust
-	[ "$IMPL" = c ] || { other=$module module=${module}_rust; }
+	other=${module}_rust other2=${module2:+${module2}_rust}
+	[ "$IMPL" = c ] || {
+		other=$module module=${module}_rust
+		other2=$module2 module2=${module2:+${module2}_rust}
+	}
 }
 
 bail()
@@ -68,11 +75,15 @@ load()
 		echo "blacklist nft_socket_rust" >$conf ;;
 	nft_chain_nat_rust)
 		cp "$dir/../samples/modprobe.d/nft_chain_nat_rust.conf" $conf ;;
+	esp4_offload_rust)
+		cp "$dir/../samples/modprobe.d/esp_offload_rust.conf" $conf ;;
 	esac
-	# Chains of type nat are C's in all other tests. What a namespace that is on its way out
-	# holds is given back a little later.
-	for away in "$other" nft_chain_nat_rust; do
-		[ "$away" != "$module" ] || continue
+	# Chains of type nat and ESP are C's in all other tests. What a namespace that is on its
+	# way out holds is given back a little later.
+	for away in "$other" $other2 nft_chain_nat_rust esp4_offload_rust esp6_offload_rust; do
+		case $away in
+		"$module"|"$module2")	continue ;;
+		esac
 		while [ -e "/sys/module/$away/refcnt" ] && ! rmmod "$away"; do
 			attempt=$((attempt + 1))
 			[ $attempt -lt 10 ] || return 1
@@ -80,6 +91,7 @@ load()
 		done
 	done
 	[ -e "/sys/module/$module/refcnt" ] || modprobe "$module" || return 1
+	[ -z "$module2" ] || [ -e "/sys/module/$module2/refcnt" ] || modprobe "$module2" || return 1
 	read -r refs <"/sys/module/$module/refcnt"
 	[ "$refs" = 0 ] || echo "# $module has $refs references before the test"
 }
@@ -102,7 +114,7 @@ if [ $# -gt 0 ]; then
 	scripts=("$@")
 else
 	cd "$dir" || exit 1
-	scripts=(socket/*.sh nat/*.sh)
+	scripts=(socket/*.sh nat/*.sh esp/*.sh)
 	# These have Rust in any case, and C beside it where they need it.
 	[ "$IMPL" = c ] || scripts+=(equality/run.sh samples/*.sh)
 	[ "$IMPL" = c ] || [ ! -d /sys/kernel/debug/kunit ] || scripts+=(kunit/run.sh)

@@ -29,6 +29,14 @@ impl Dst {
         unsafe { !(*self.as_raw()).xfrm.is_null() }
     }
 
+    /// Whether it is no route, but what a tunnel says of a packet: `DST_METADATA`.
+    #[inline]
+    pub(crate) fn is_metadata(&self) -> bool {
+        // SAFETY: The route is valid, and the flag never changes.
+        let flags = unsafe { (*self.as_raw()).flags };
+        u32::from(flags) & bindings::DST_METADATA != 0
+    }
+
     /// The route below the transformation, if it is a bundle; else the route itself.
     #[inline]
     pub fn plain(&self) -> &Self {

@@ -14,7 +14,9 @@ pub mod cgroup;
 pub mod conntrack;
 pub mod dst;
 mod errno;
+pub mod gso;
 pub mod module;
+mod netdev;
 pub mod netfilter;
 pub mod netlink;
 pub mod netns;
@@ -24,6 +26,7 @@ pub mod random;
 pub mod rcu;
 pub mod skb;
 pub mod sock;
+pub mod time;
 pub mod uapi;
 pub mod xfrm;
 

@@ -61,7 +61,8 @@ pub unsafe trait Counters<E: Event> {
     #[inline(always)]
     fn count(event: E) {
         const { assert!(E::NAMES.len() <= SLOTS) };
-        increment(slot(Self::block(), event.index()));
+        // SAFETY: The counter lies in a per-CPU variable, by the requirement on this trait.
+        unsafe { increment(slot(Self::block(), event.index())) };
     }
 
     /// The number of times the event of this index was counted, on all CPUs together. Not a
@@ -93,11 +94,38 @@ fn slot(block: *const Block, index: usize) -> *const u64 {
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("per-CPU counters are written for x86-64 only");
 
+/// Adds one to this CPU's copy of a counter. Any context.
+///
+/// # Safety
+///
+/// `counter` must be the per-CPU address of one.
 #[inline(always)]
-fn increment(counter: *const u64) {
-    // SAFETY: The counter lies in a per-CPU variable, and the segment register holds this CPU's
+pub(crate) unsafe fn increment(counter: *const u64) {
+    // SAFETY: By the requirement on this function; and the segment register holds this CPU's
     // base. One instruction: neither an interrupt nor a migration can split it.
     unsafe { core::arch::asm!("inc qword ptr gs:[{}]", in(reg) counter, options(nostack)) };
+}
+
+/// Adds one to this CPU's copy of a count of 32 bits. Any context.
+///
+/// # Safety
+///
+/// `count` must be the per-CPU address of one.
+#[inline(always)]
+pub(crate) unsafe fn increment_int(count: *mut i32) {
+    // SAFETY: As in `increment()`.
+    unsafe { core::arch::asm!("inc dword ptr gs:[{}]", in(reg) count, options(nostack)) };
+}
+
+/// Takes one from this CPU's copy of a count of 32 bits. Any context.
+///
+/// # Safety
+///
+/// `count` must be the per-CPU address of one.
+#[inline(always)]
+pub(crate) unsafe fn decrement_int(count: *mut i32) {
+    // SAFETY: As in `increment()`.
+    unsafe { core::arch::asm!("dec dword ptr gs:[{}]", in(reg) count, options(nostack)) };
 }
 
 /// Defines a module's counters: `percpu_counters!(struct Stats: Event);` makes a type `Stats` that

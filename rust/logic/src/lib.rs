@@ -10,8 +10,12 @@
 #![forbid(unsafe_code)]
 
 pub mod byteorder;
+pub mod checksum;
+pub mod dsfield;
+pub mod esp;
 pub mod header;
 pub mod icmp;
 pub mod ipv6;
 pub mod nat;
+pub mod replay;
 pub mod transport;

@@ -84,6 +84,21 @@ pub fn all() -> Vec<(String, Input)> {
     let message = make::icmp(129, &make::ipv6(make::UDP, &udp));
     add("icmpv6-echo".into(), 40, 0, 255, message);
 
+    for next in 0..3 {
+        for (window, top) in [(31u16, 0u64), (99, 0), (63, 0x1_ffff_fffc << 1)] {
+            let steps = [1i16, 1, 0, -3, 70, -5, -5, 300, 1, 2];
+            let steps = steps.map(i16::to_be_bytes).concat();
+            seeds.push((
+                format!("replay-{next}-{window}"),
+                Input {
+                    offset: i16::MIN,
+                    next,
+                    lengths: window.to_be_bytes(),
+                    packet: [&top.to_be_bytes()[..], &steps].concat(),
+                },
+            ));
+        }
+    }
     seeds
 }
 

@@ -6,6 +6,7 @@
 //! any bytes, written from its rules and not from the code under test. [`make`] builds packets from
 //! a description, so that the answer is known before there is a packet. [`check`] asks parsers and
 //! model the same and compares; the fuzz target, in `rust/logic/fuzz`, does nothing but that.
+//! [`seen`] is such a model for windows of sequence numbers.
 
 mod check;
 mod make;
@@ -13,11 +14,15 @@ mod model;
 mod packet;
 
 mod byteorder;
+mod dsfield;
+mod esp;
 mod header;
 mod icmp;
 mod ipv6;
 mod nat;
 mod panic;
+mod replay;
+mod seen;
 mod transport;
 
 use proptest::test_runner::Config;

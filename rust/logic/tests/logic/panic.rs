@@ -11,9 +11,13 @@ use crate::packet::Linear;
 use core::hint::black_box;
 use logic::{
     byteorder::Be16,
+    checksum,
+    dsfield,
+    esp,
     icmp::{self, NoQuote, Quote},
     ipv6::{self, Payload},
     nat::{Change, End, OutPolicies, Reason},
+    replay::{Bitmap, Esn, Legacy, Place, Refused, Window},
     transport::{Protocol, Transport}, //
 };
 
@@ -66,6 +70,40 @@ fn reason(policies: OutPolicies, bundle: bool) -> Option<Reason> {
     cannot_panic(|| policies.lookup_reason(bundle))
 }
 
+#[inline(never)]
+fn check(window: &Window<'_>, seq: u32) -> Result<Place, Refused> {
+    cannot_panic(|| window.check(seq))
+}
+
+#[inline(never)]
+fn accept(window: &mut Window<'_>, seq: u32, place: Place) -> bool {
+    cannot_panic(|| window.accept(seq, place))
+}
+
+#[inline(never)]
+fn next_header_offset(header: &[u8]) -> Option<u16> {
+    cannot_panic(|| esp::next_header_offset(header))
+}
+
+#[inline(never)]
+fn of_header(header: &[u8]) -> [u8; 2] {
+    cannot_panic(|| checksum::of_header(header))
+}
+
+#[inline(never)]
+fn replace(sum: u32, from: [u8; 4], to: [u8; 4]) -> u32 {
+    cannot_panic(|| checksum::replace(sum, from, to))
+}
+
+#[inline(never)]
+fn decapsulate(header: &mut [u8; 20], word: [u8; 4], outer: u8) -> [u8; 4] {
+    cannot_panic(|| {
+        dsfield::copy_dscp_v4(header, outer);
+        dsfield::set_ce_v4(header);
+        dsfield::set_ce_v6(dsfield::copy_dscp_v6(word, outer))
+    })
+}
+
 #[test]
 fn no_path_to_a_panic() {
     // Linking this file was the test; the calls are for the code to be kept, and with arguments
@@ -87,4 +125,41 @@ fn no_path_to_a_panic() {
         default_accepts: true,
     });
     assert_eq!(reason(policies, black_box(true)), Some(Reason::Policies));
+
+    let (mut seq, mut seq_hi, mut bitmap) = black_box((1, 2, [0; 4]));
+    for (seq, place) in [
+        (2, Place::Ahead { by: 1, carry: true }),
+        (3, Place::Within { by: 7 }),
+    ] {
+        let mut again = black_box(5);
+        let mut window = black_box(Window::Esn(Esn {
+            numbers: Bitmap {
+                seq: &mut again,
+                window: black_box(100),
+                bitmap: &mut bitmap,
+            },
+            seq_hi: &mut seq_hi,
+        }));
+        assert!(check(&window, black_box(seq)).is_ok());
+        assert!(accept(&mut window, black_box(seq), black_box(place)));
+    }
+    let mut window = black_box(Window::Legacy(Legacy {
+        seq: &mut seq,
+        bitmap: &mut bitmap[0],
+        window: black_box(32),
+    }));
+    assert!(check(&window, black_box(2)).is_ok());
+    assert!(accept(&mut window, 2, black_box(Place::Within { by: 99 })));
+
+    assert_eq!(next_header_offset(black_box(&[0; 7])), None);
+    assert_eq!(of_header(black_box(&[0; 7])), [0xff; 2]);
+    assert_eq!(
+        replace(black_box(5), black_box([0; 4]), black_box([0; 4])) % 0xffff,
+        5
+    );
+    let word = black_box([0x60, 0, 0, 0]);
+    assert_eq!(
+        decapsulate(black_box(&mut [0; 20]), word, black_box(3)),
+        word
+    );
 }

@@ -38,6 +38,9 @@ impl Ctx<'_> {
     }
 
     /// Checks that the chain can be reached from these hooks only. `EOPNOTSUPP` otherwise.
+    ///
+    /// Inlined: a module that has no expression does not need nf_tables.
+    #[inline(always)]
     pub fn validate_hooks(&self, hooks: Hooks) -> Result {
         // SAFETY: The context is valid during the request.
         let chain = unsafe { (*self.0).chain };

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transformations of one security association, `struct xfrm_state`.
+//!
+//! What changes with each packet (the window of sequence numbers, the lifetime, whether the state
+//! is valid) is under its lock, and can be reached through the guard of the lock alone.
+//!
+//! C header: [`include/net/xfrm.h`](srctree/include/net/xfrm.h)
+
+use super::{
+    family::{self, Esp},
+    mib::Cause, //
+};
+use crate::{
+    netns::Net,
+    skb::SkBuff, //
+};
+use core::{
+    ptr::{addr_of, addr_of_mut, NonNull},
+    slice, //
+};
+use kernel::{
+    sync::lock::{spinlock::SpinLockBackend, Guard, Lock},
+    types::Opaque, //
+};
+use logic::{
+    byteorder::Be32,
+    replay::{self, Place, Refused}, //
+};
+use nf_bindings as bindings;
+
+/// A state. Something else keeps it: the packet's path, or the caller of a function.
+#[repr(transparent)]
+pub struct State(Opaque<bindings::xfrm_state>);
+
+/// What a state makes of a packet's headers, `XFRM_MODE_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The header stays, and ESP comes behind it.
+    Transport,
+    /// A packet in a packet.
+    Tunnel,
+    /// A packet in a packet whose header is made up from the state.
+    Beet,
+    /// Functions of the mode's own module.
+    Other,
+}
+
+impl State {
+    /// Wraps a pointer from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must point to a state that outlives `'a`.
+    #[inline]
+    pub(crate) unsafe fn from_raw<'a>(ptr: *mut bindings::xfrm_state) -> &'a Self {
+        // SAFETY: By the requirement on this function; the wrapper is transparent.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The pointer for C.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut bindings::xfrm_state {
+        self.0.get()
+    }
+
+    /// Whether it transforms ESP over `V`.
+    #[inline]
+    pub fn is_esp<V: Esp>(&self) -> bool {
+        // SAFETY: The state is valid; these are never changed.
+        let (id, props) = unsafe { (&(*self.as_raw()).id, &(*self.as_raw()).props) };
+        id.proto == family::ESP && u32::from(props.family) == V::ADDRESS_FAMILY
+    }
+
+    /// Whether it was valid a moment ago: only under its lock is that sure.
+    #[inline]
+    pub fn was_valid(&self) -> bool {
+        // SAFETY: The state is valid; C reads this without a lock, too.
+        let state = unsafe { addr_of!((*self.as_raw()).km.state).read_volatile() };
+        u32::from(state) == bindings::XFRM_STATE_VALID
+    }
+
+    /// Whether packets may be received with it, as far as it says.
+    #[inline]
+    pub(crate) fn is_for_input(&self) -> bool {
+        // SAFETY: The state is valid; the direction is never changed.
+        let dir = unsafe { (*self.as_raw()).dir };
+        dir == 0 || u32::from(dir) == bindings::xfrm_sa_dir_XFRM_SA_DIR_IN
+    }
+
+    /// The mode.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        // SAFETY: The state is valid; the mode is never changed.
+        let mode = unsafe { (*self.as_raw()).props.mode };
+        match u32::from(mode) {
+            bindings::XFRM_MODE_TRANSPORT => Mode::Transport,
+            bindings::XFRM_MODE_TUNNEL => Mode::Tunnel,
+            bindings::XFRM_MODE_BEET => Mode::Beet,
+            _ => Mode::Other,
+        }
+    }
+
+    /// Flags of the state, `XFRM_STATE_*`.
+    #[inline]
+    pub(crate) fn flags(&self) -> u8 {
+        // SAFETY: The state is valid; these are never changed.
+        unsafe { (*self.as_raw()).props.flags }
+    }
+
+    /// Which packets it is for.
+    #[inline]
+    pub(crate) fn selector(&self) -> bindings::xfrm_selector {
+        // SAFETY: The state is valid. C reads this without a lock, too.
+        unsafe { addr_of!((*self.as_raw()).sel).read() }
+    }
+
+    /// Whether the packet that is left is one by itself: `XFRM_MODE_FLAG_TUNNEL`.
+    #[inline]
+    pub fn leaves_packet(&self) -> bool {
+        // SAFETY: The state is valid; the mode is never changed.
+        let flags = unsafe { (*self.as_raw()).outer_mode.flags };
+        u32::from(flags) & bindings::XFRM_MODE_FLAG_TUNNEL != 0
+    }
+
+    /// Whether it is in this namespace. (The state does not keep its namespace.)
+    #[inline]
+    pub fn is_in(&self, net: &Net) -> bool {
+        // SAFETY: The state is valid, and never moves to another namespace.
+        let own = unsafe { (*self.as_raw()).xs_net.net };
+        core::ptr::eq(own, net.as_raw())
+    }
+
+    /// How long the initialization vector behind ESP's header is, bytes: `crypto_aead_ivsize()`.
+    ///
+    /// The state must be one of ESP.
+    #[inline]
+    pub(crate) fn iv_len(&self) -> u32 {
+        // SAFETY: The state is valid.
+        let aead = unsafe { (*self.as_raw()).data }.cast::<bindings::crypto_aead>();
+        // SAFETY: A state of ESP keeps its cipher here, from before it can be found.
+        let alg = unsafe { (*aead).base.__crt_alg };
+        // The algorithm of such a cipher is part of this.
+        let alg = alg
+            .wrapping_byte_sub(bindings::RUST_OFFSETOF_aead_alg_base)
+            .cast::<bindings::aead_alg>();
+        // SAFETY: The cipher keeps its algorithm.
+        unsafe { (*alg).ivsize }
+    }
+
+    /// The state's lock.
+    #[inline]
+    fn spin_lock(&self) -> &Lock<(), SpinLockBackend> {
+        // SAFETY: The state is valid; only the address is taken.
+        let lock = unsafe { addr_of_mut!((*self.as_raw()).lock) };
+        // SAFETY: C initialized the lock when it made the state, which outlives this borrow.
+        unsafe { Lock::from_raw(lock) }
+    }
+
+    /// Takes the lock. Softirq context, or with softirqs disabled: C takes it there.
+    #[inline]
+    pub fn lock(&self) -> Locked<'_> {
+        // INVARIANT: The guard is that of this state's lock.
+        Locked {
+            _guard: self.spin_lock().lock(),
+            x: self,
+        }
+    }
+}
+
+/// A reference to a state. Dropping it releases the reference.
+///
+/// # Invariants
+///
+/// The pointer is to a valid state, and one of its references is ours.
+pub(crate) struct OwnedState(NonNull<bindings::xfrm_state>);
+
+impl OwnedState {
+    /// Finds the state for a packet of ESP over `V` that arrived: `xfrm_input_state_lookup()`.
+    ///
+    /// # Safety
+    ///
+    /// `daddr` must point to an address of version `V`.
+    #[inline]
+    pub(crate) unsafe fn lookup<V: Esp>(
+        net: &Net,
+        mark: u32,
+        daddr: *const u8,
+        spi: Be32,
+    ) -> Option<Self> {
+        // SAFETY: The namespace is valid. An address of this family has as many bytes as are read.
+        let x = unsafe {
+            bindings::xfrm_input_state_lookup(
+                net.as_raw(),
+                mark,
+                daddr.cast(),
+                spi.raw(),
+                family::ESP,
+                V::ADDRESS_FAMILY as u16,
+            )
+        };
+        // INVARIANT: What was found comes with a reference.
+        NonNull::new(x).map(Self)
+    }
+
+    /// The mark of packets that the state was found for: `xfrm_smark_get()`.
+    #[inline]
+    pub(crate) fn output_mark(&self, mark: u32) -> u32 {
+        // SAFETY: By the type's invariants the state is valid.
+        let smark = unsafe { addr_of!((*self.0.as_ptr()).props.smark).read_volatile() };
+        (smark.v & smark.m) | (mark & !smark.m)
+    }
+
+    /// Hands the reference over to C.
+    #[inline]
+    pub(crate) fn into_raw(self) -> *mut bindings::xfrm_state {
+        core::mem::ManuallyDrop::new(self).0.as_ptr()
+    }
+}
+
+impl core::ops::Deref for OwnedState {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        // SAFETY: By the type's invariants.
+        unsafe { State::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for OwnedState {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariants a reference is ours to give back.
+        unsafe { bindings::nfrust_helper_xfrm_state_put(self.0.as_ptr()) };
+    }
+}
+
+/// A state whose lock is held, until this is dropped.
+///
+/// # Invariants
+///
+/// `_guard` is of `x`'s lock.
+pub struct Locked<'a> {
+    x: &'a State,
+    _guard: Guard<'a, (), SpinLockBackend>,
+}
+
+/// The window of a state, and where in it a packet's number goes.
+pub struct Accepted {
+    seq: u32,
+    place: Place,
+}
+
+impl Locked<'_> {
+    /// Whether the state may be used, or what is counted where it may not.
+    #[inline]
+    pub fn check_valid(&self) -> Result<(), Cause> {
+        // SAFETY: The state is valid, and its lock held.
+        let state = unsafe { (*self.x.as_raw()).km.state };
+        match u32::from(state) {
+            bindings::XFRM_STATE_VALID => Ok(()),
+            bindings::XFRM_STATE_ACQ => Err(Cause::Acquire),
+            _ => Err(Cause::Invalid),
+        }
+    }
+
+    /// What packets are encapsulated in besides, `UDP_ENCAP_*`, or 0.
+    #[inline]
+    pub fn encap_type(&self) -> u16 {
+        // SAFETY: The state is valid.
+        let encap = unsafe { (*self.x.as_raw()).encap };
+        if encap.is_null() {
+            return 0;
+        }
+        // SAFETY: It stays as long as the state, and its lock is held.
+        unsafe { (*encap).encap_type }
+    }
+
+    /// Whether a number may be received: `xfrm_replay_check()` without the record for audit.
+    #[inline]
+    pub fn check_replay(&mut self, seq: Be32) -> Result<Accepted, Cause> {
+        let seq = seq.to_host();
+        match self.window().check(seq) {
+            Ok(place) => Ok(Accepted { seq, place }),
+            Err(refused) => {
+                self.count_refused(refused);
+                Err(Cause::Sequence)
+            }
+        }
+    }
+
+    #[cold]
+    fn count_refused(&mut self, refused: Refused) {
+        // SAFETY: The state is valid, and its lock held.
+        let stats = unsafe { &mut (*self.x.as_raw()).stats };
+        match refused {
+            Refused::Zero => {}
+            Refused::Left => stats.replay_window = stats.replay_window.wrapping_add(1),
+            Refused::Seen => stats.replay = stats.replay.wrapping_add(1),
+        }
+    }
+
+    /// Whether the state's lifetime lasts: `xfrm_state_check_expire()`. That is called only if it
+    /// has something to do.
+    #[inline]
+    pub fn check_expire(&mut self) -> Result<(), Cause> {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid, and its lock held.
+        let (cur, lft) = unsafe { (&(*x).curlft, &(*x).lft) };
+        // SAFETY: As above.
+        let xso = unsafe { &(*x).xso };
+        let idle = cur.use_time != 0
+            && cur.bytes < lft.soft_byte_limit
+            && cur.packets < lft.soft_packet_limit
+            && cur.bytes < lft.hard_byte_limit
+            && cur.packets < lft.hard_packet_limit
+            && u32::from(xso.type_()) != bindings::XFRM_DEV_OFFLOAD_PACKET;
+        if idle {
+            return Ok(());
+        }
+        crate::seldom();
+        // SAFETY: The state is valid, and its lock held.
+        match unsafe { bindings::xfrm_state_check_expire(x) } {
+            0 => Ok(()),
+            _ => Err(Cause::Expired),
+        }
+    }
+
+    /// Notes a number as received: `xfrm_replay_advance()`, which also notifies listeners; those
+    /// are the caller's.
+    #[inline]
+    pub fn advance(&mut self, accepted: Accepted) {
+        let has_window = self.window().accept(accepted.seq, accepted.place);
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid.
+        let mode = unsafe { (*x).repl_mode };
+        if mode == bindings::xfrm_replay_mode_XFRM_REPLAY_MODE_ESN && has_window {
+            self.advance_device();
+        }
+    }
+
+    /// Tells the device: `xfrm_dev_state_advance_esn()`.
+    #[inline]
+    fn advance_device(&mut self) {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid.
+        let dev = unsafe { addr_of!((*x).xso.dev).read_volatile() };
+        if dev.is_null() {
+            return;
+        }
+        // SAFETY: The state has a reference to the device, which has these functions, or C would
+        // not have given the state to it.
+        let ops = unsafe { (*dev).xfrmdev_ops };
+        // SAFETY: As above.
+        if let Some(advance) = unsafe { (*ops).xdo_dev_state_advance_esn } {
+            // SAFETY: The state is one that the device was given, and its lock is held.
+            unsafe { advance(x) };
+        }
+    }
+
+    /// Counts a packet of `len` bytes, received at `now` (seconds of the real time).
+    #[inline]
+    pub fn account(&mut self, len: u32, now: i64) {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid, and its lock held.
+        let cur = unsafe { &mut (*x).curlft };
+        cur.bytes = cur.bytes.wrapping_add(u64::from(len));
+        cur.packets = cur.packets.wrapping_add(1);
+        // SAFETY: As above.
+        unsafe { (*x).lastused = now };
+    }
+
+    /// The window of the numbers that were received.
+    #[inline]
+    fn window(&mut self) -> replay::Window<'_> {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid; its mode is never changed.
+        let mode = unsafe { (*x).repl_mode };
+        if mode == bindings::xfrm_replay_mode_XFRM_REPLAY_MODE_LEGACY {
+            // SAFETY: The state is valid, and its lock, which keeps all others away, is held.
+            let replay = unsafe { &mut (*x).replay };
+            return replay::Window::Legacy(replay::Legacy {
+                seq: &mut replay.seq,
+                bitmap: &mut replay.bitmap,
+                // SAFETY: As above; the window is never changed.
+                window: u32::from(unsafe { (*x).props.replay_window }),
+            });
+        }
+        // SAFETY: As above.
+        let esn = unsafe { (*x).replay_esn };
+        // SAFETY: In the other modes there is one, which only holders of the lock use. It is
+        // followed by as many words as it says, which are not part of the structure.
+        let words = unsafe { (*esn).bmp_len } as usize;
+        // SAFETY: As above; this is where they are.
+        let bitmap = unsafe { addr_of_mut!((*esn).bmp).cast::<u32>() };
+        // SAFETY: As above.
+        let bitmap = unsafe { slice::from_raw_parts_mut(bitmap, words) };
+        // SAFETY: As above.
+        let esn = unsafe { &mut *esn };
+        let numbers = replay::Bitmap {
+            seq: &mut esn.seq,
+            window: esn.replay_window,
+            bitmap,
+        };
+        match mode {
+            bindings::xfrm_replay_mode_XFRM_REPLAY_MODE_ESN => replay::Window::Esn(replay::Esn {
+                numbers,
+                seq_hi: &mut esn.seq_hi,
+            }),
+            _ => replay::Window::Bitmap(numbers),
+        }
+    }
+}
+
+/// The record that a packet was refused by its number: `xfrm_audit_state_replay()`.
+#[cold]
+pub fn audit_replay(x: &State, skb: &SkBuff, seq: Be32) {
+    // SAFETY: Both are valid.
+    unsafe { bindings::xfrm_audit_state_replay(x.as_raw(), skb.as_raw(), seq.raw()) };
+}
