@@ -116,6 +116,7 @@ impl SkBuff {
         let has_list = unsafe { !(*self.shared_info()).frag_list.is_null() };
         // SAFETY: As above.
         let has_pages = unsafe { (*self.shared_info()).nr_frags != 0 };
-        (has_list && !features.has(Features::FRAGLIST)) || (has_pages && !features.has(Features::SG))
+        (has_list && !features.has(Features::FRAGLIST))
+            || (has_pages && !features.has(Features::SG))
     }
 }

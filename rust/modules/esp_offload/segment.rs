@@ -13,7 +13,7 @@ use net::{
     xfrm::{
         family::Esp,
         offload::Segments,
-        output::{Outgoing, OuterMode},
+        output::{OuterMode, Outgoing},
         segment::{Segment, BEET_HEADER, BEET_HEADER_LEN, TCP}, //
     }, //
 };

@@ -193,9 +193,8 @@ impl Output for Ipv6 {
 pub(super) fn skip_extensions(skb: &SkBuff, start: u32, next: &mut u8) -> Option<u32> {
     let mut fragment = 0;
     // SAFETY: The packet is valid.
-    let offset = unsafe {
-        bindings::ipv6_skip_exthdr(skb.as_raw(), start as c_int, next, &mut fragment)
-    };
+    let offset =
+        unsafe { bindings::ipv6_skip_exthdr(skb.as_raw(), start as c_int, next, &mut fragment) };
     u32::try_from(offset).ok()
 }
 
