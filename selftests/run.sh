@@ -81,7 +81,9 @@ load()
 	# Chains of type nat and ESP are C's in all other tests. What a namespace that is on its
 	# way out holds is given back a little later.
 	for away in "$other" $other2 nft_chain_nat_rust esp4_offload_rust esp6_offload_rust; do
-		[ "$away" != "$module" ] && [ "$away" != "$module2" ] || continue
+		case $away in
+		"$module"|"$module2")	continue ;;
+		esac
 		while [ -e "/sys/module/$away/refcnt" ] && ! rmmod "$away"; do
 			attempt=$((attempt + 1))
 			[ $attempt -lt 10 ] || return 1

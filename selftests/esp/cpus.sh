@@ -72,5 +72,5 @@ traffic "$client" "$server" <<-'EOT'
 	    print(f"{passed} {lost}|{2 * 20000} {{}}|IPv{version}: two CPUs, no window: all pass")
 EOT
 results
-served
+in_charge
 finish

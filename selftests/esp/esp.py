@@ -8,7 +8,7 @@ the state.
 
 from net import *
 from states import *
-from xfrm import IN, OUT, FWD, selector, template
+from xfrm import *
 
 UDP_ENCAP, UDP_GRO = 100, 104
 PORT, NATT = 7000, 4500

@@ -27,7 +27,7 @@ plan()
 
 # With PER_BURST=0 or 1 in the environment, that is how Rust receives.
 #
-# setup_espdev [QUEUES]: $client (10.0.1.1, dead:1::1) and $server (10.0.1.2, dead:1::2), joined by
+# setup_espdev QUEUES: $client (10.0.1.1, dead:1::1) and $server (10.0.1.2, dead:1::2), joined by
 # a pair of devices eth0 with that many queues. The client's is port espdev0, the server's espdev1.
 # 10.0.1.9 and dead:1::9 are nobody: packets made by hand come from there. Neighbours are known
 # beforehand, and there are no link-local addresses: the only packets are those of the test.
@@ -36,7 +36,7 @@ setup_espdev()
 	local ns one=1 two=2 mac=$client_mac peer=$server_mac
 
 	[ ! -e /sys/module/nfrust_espdev ] || rmmod nfrust_espdev || exit "$KSFT_FAIL"
-	modprobe nfrust_espdev queues="${1:-4}" || exit "$KSFT_FAIL"
+	modprobe nfrust_espdev queues="$1" || exit "$KSFT_FAIL"
 	cleanup_hooks+=(remove_espdev)
 	[ -z "${PER_BURST:-}" ] || per_burst "$PER_BURST"
 	setup_ns client server || exit "$?"
@@ -117,13 +117,13 @@ results()
 	done <"$tmp/traffic"
 }
 
-# served: the modules under test hold the states, or held them
-served()
+# in_charge: one case: ESP is served by the modules under test
+in_charge()
 {
-	check "ESP is served by the modules under test" is_served_by_offload
+	check "ESP is served by the modules under test" are_in_charge
 }
 
-is_served_by_offload()
+are_in_charge()
 {
 	local name
 

@@ -61,8 +61,8 @@ traffic "$client" "$server" <<-'EOT'
 	           figures=f"7 packets {x.size(7)} bytes @7:0000007f 0/0/0")
 	    hears(s, x, "soft", f"IPv{version}: ... one warning")
 	    x = w.state(version=version, limits=limits(hard=3))
-	    w.case(f"IPv{version}: after 3 packets the end", x.good(*range(1, 6)), got=(1, 2, 3),
-	           mib_moved={"XfrmInStateExpired": 1, "XfrmInStateInvalid": 1}, state=x, figures="no state")
+	    w.case(f"IPv{version}: after 3 packets the end", x.good(*range(1, 5)), got=(1, 2, 3),
+	           mib_moved=expired, state=x, figures="no state")
 	    hears(s, x, "hard", f"IPv{version}: ... and its announcement")
 	    size = x.size(1)
 	    x = w.state(version=version, limits=limits(soft_bytes=2 * size, hard_bytes=4 * size))
@@ -84,15 +84,16 @@ traffic "$client" "$server" <<-'EOT'
 	           *x.good(3)], got=(1, 2), mib_moved={"XfrmInNoStates": 1}, state=x,
 	           figures="no state")
 
-	    # Somebody listens to the numbers.
+	    # Somebody listens to the numbers: to every third one, and not to the time between.
+	    thirds = (attribute(REPLAY_THRESH, struct.pack("=I", 3)) +
+	              attribute(ETIMER_THRESH, struct.pack("=I", 0)))
 	    s = listener_of(GROUP_AEVENTS)
-	    x = w.state(version=version, extra=attribute(REPLAY_THRESH, struct.pack("=I", 3)))
+	    x = w.state(version=version, extra=thirds)
 	    w.case(f"IPv{version}: every third number is announced", x.good(*range(1, 8)),
 	           got=range(1, 8), state=x,
 	           figures=f"7 packets {x.size(7)} bytes @7:0000007f 0/0/0")
 	    hears(s, x, "numbers numbers", f"IPv{version}: ... twice")
-	    x = w.state(version=version, window=64, esn=True,
-	                extra=attribute(REPLAY_THRESH, struct.pack("=I", 3)))
+	    x = w.state(version=version, window=64, esn=True, extra=thirds)
 	    w.case(f"IPv{version}: the same with extended numbers", x.good(*range(1, 8)),
 	           got=range(1, 8))
 	    hears(s, x, "numbers numbers", f"IPv{version}: ... twice as well")
@@ -131,9 +132,12 @@ traffic "$client" "$server" <<-'EOT'
 	time.sleep(0.1)
 	got = len(w.received())
 	errors = set(moved(before, mib(w.server)))
-	fine = errors <= {"XfrmInNoStates", "XfrmInStateSeqError", "XfrmInStateInvalid"}
+	# A packet that the device has found no state for may find the next one in the stack, and is not
+	# encrypted.
+	fine = errors <= {"XfrmInNoStates", "XfrmInStateSeqError", "XfrmInStateInvalid",
+	                  "XfrmInStateProtoError"}
 	print(f"{got > 0} {fine or errors}|True True|deleted and made 100 times under traffic")
 EOT
 results
-served
+in_charge
 finish

@@ -8,7 +8,7 @@
 source "$(dirname "$0")/lib.bash"
 
 plan 57
-setup_espdev
+setup_espdev 4
 
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$server" <<-'EOT'
@@ -158,5 +158,5 @@ traffic "$client" "$server" <<-'EOT'
 	          f"IPv{version}: ... and the other state", sep="|")
 EOT
 results
-served
+in_charge
 finish

@@ -8,8 +8,8 @@ than all else of a case.
 import struct
 
 from net import *
-from xfrm import (INFINITE, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, Policies, _address, attribute,
-                  selector)
+from xfrm import *
+from xfrm import _address
 
 NEWSA, DELSA, GETSA, FLUSHSA = 0x10, 0x11, 0x12, 0x1C
 MODES = {"transport": 0, "tunnel": 1, "beet": 4}

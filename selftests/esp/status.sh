@@ -7,7 +7,7 @@
 source "$(dirname "$0")/lib.bash"
 
 plan 45
-setup_espdev
+setup_espdev 4
 
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$server" <<-'EOT'
@@ -81,5 +81,5 @@ traffic "$client" "$server" <<-'EOT'
 	        w.port.knob(knob, 0)
 EOT
 results
-served
+in_charge
 finish

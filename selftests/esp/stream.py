@@ -44,8 +44,9 @@ class Pair:
                     self.natt.append(s)
 
     def protect(self, version=4, inner=None, mode="transport", algorithm=GCM, in_udp=False,
-                offload=(1, 2), **options):
-        """Replace all states and policies: between both hosts everything goes that way."""
+                offload=(1, 2), window=32, **options):
+        """Replace all states and policies: between both hosts everything goes that way, but for
+        what carries it in UDP."""
         inner = inner or version
         self.number += 2
         for host in 1, 2:
@@ -58,11 +59,15 @@ class Pair:
                 netlink.do(netlink.make(
                     addr(version, src), addr(version, dst), 0x100 * dst + self.number, mode,
                     algorithm, sel=sel if mode == "beet" else None,
-                    window=32 if inbound else 0, encap=(NATT, NATT) if in_udp else None,
+                    window=window if inbound else 0, encap=(NATT, NATT) if in_udp else None,
                     dev=self.ifindex[host] if host in offload else None, inbound=inbound,
                     unspec=inner != version and mode == "tunnel", **options))
-                netlink.add(sel, direction=IN if inbound else OUT, templates=[
+                direction = IN if inbound else OUT
+                netlink.add(sel, direction=direction, priority=2, templates=[
                     template(addr(version, src), addr(version, dst), mode=MODES[mode])])
+                if in_udp:
+                    netlink.add(selector(addr(version, src), addr(version, dst), UDP, NATT, NATT),
+                                direction=direction, priority=1)
 
     def states(self, version, host):
         """The figures of the state to that host, there"""

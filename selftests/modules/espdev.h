@@ -2,11 +2,11 @@
 /*
  * A pair of network devices that imitate a NIC with ESP crypto offload, for tests.
  *
- * Each pair is a cable: what one port sends, the other receives. Nothing is encrypted. A frame whose
- * state is offloaded leaves with everything that hardware would add (IV, trailer, ICV, checksums,
- * segmentation), and on arrival an ESP frame that a receive state of the port matches is handed to
- * the stack as hardware does after decryption: state in the secpath, CRYPTO_DONE, a status word,
- * trailer and ICV still there.
+ * Each pair is a cable: what one port sends, the other receives. Nothing is encrypted. A frame
+ * whose state is offloaded leaves with everything that hardware would add (IV, trailer, ICV,
+ * checksums, segmentation), and on arrival an ESP frame that a receive state of the port matches is
+ * handed to the stack as hardware does after decryption: state in the secpath, CRYPTO_DONE, a
+ * status word, trailer and ICV still there.
  */
 #ifndef NFRUST_ESPDEV_H
 #define NFRUST_ESPDEV_H
@@ -24,7 +24,10 @@
 #define ESPDEV_MAX_QUEUES	16
 #define ESPDEV_QUEUE_FRAMES	4096
 #define ESPDEV_SA_BITS		8
-/* What the ICV's bytes are filled with: nobody may look at them. */
+/*
+ * What the ICV's bytes are filled with. The stack must not look at them; the port at the other end
+ * tells by them what software has encrypted.
+ */
 #define ESPDEV_ICV		0xa5
 
 /* How an arriving ESP frame finds its queue */
@@ -65,17 +68,12 @@ struct espdev_knobs {
 	u32 inject_sink;	/* free them at once: what all but the stack costs */
 };
 
-/* What happened, for a test to look at. */
-#define ESPDEV_COUNTERS(X)						\
-	X(tx_plain) X(tx_esp) X(tx_gso) X(tx_segments) X(tx_bad)	\
-	X(rx_plain) X(rx_esp) X(rx_done) X(rx_miss) X(rx_nosp)		\
-	X(dropped) X(duplicated) X(reordered) X(overrun)		\
-	X(polls) X(injected) X(esn_advances) X(states)
-
+/* What happened, for a test to look at */
 struct espdev_counters {
-#define ESPDEV_FIELD(name) atomic64_t name;
-	ESPDEV_COUNTERS(ESPDEV_FIELD)
-#undef ESPDEV_FIELD
+	atomic64_t tx_plain, tx_esp, tx_gso, tx_segments, tx_bad;
+	atomic64_t rx_plain, rx_esp, rx_done, rx_miss, rx_nosp, rx_cipher;
+	atomic64_t dropped, duplicated, reordered, overrun;
+	atomic64_t polls, injected, esn_advances, states;
 };
 
 /* Where things are in a frame that holds ESP, from espdev_parse() */

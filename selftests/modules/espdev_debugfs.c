@@ -5,7 +5,7 @@
  *	counters	what happened, one "name value" a line
  *	flush		write anything: deliver what is held back
  *	frame		the template of "inject", as bytes from the MAC header; can be written
- *	inject		write N: deliver N copies of the template, with sequence numbers of their own
+ *	inject		write N: deliver N copies of the template, each with its own number
  *	inject_ns	how long the last of these took
  */
 #include <linux/debugfs.h>
@@ -16,20 +16,68 @@
 
 #include "espdev.h"
 
-#define ESPDEV_KNOBS(X)								\
-	X(drop_every) X(dup_every) X(reorder_every) X(reorder_by) X(spread)	\
-	X(queue) X(hold) X(status) X(status_every) X(miss_every)		\
-	X(nosp_every) X(ip_summed) X(headlen) X(cloned) X(gro) X(capture)	\
-	X(inject_seq) X(inject_step) X(inject_queues) X(inject_burst) X(inject_sink)
+struct espdev_entry {
+	const char *name;
+	size_t offset;
+};
+
+static const struct espdev_entry espdev_knob_entries[] = {
+	{ "drop_every", offsetof(struct espdev_knobs, drop_every) },
+	{ "dup_every", offsetof(struct espdev_knobs, dup_every) },
+	{ "reorder_every", offsetof(struct espdev_knobs, reorder_every) },
+	{ "reorder_by", offsetof(struct espdev_knobs, reorder_by) },
+	{ "spread", offsetof(struct espdev_knobs, spread) },
+	{ "queue", offsetof(struct espdev_knobs, queue) },
+	{ "hold", offsetof(struct espdev_knobs, hold) },
+	{ "status", offsetof(struct espdev_knobs, status) },
+	{ "status_every", offsetof(struct espdev_knobs, status_every) },
+	{ "miss_every", offsetof(struct espdev_knobs, miss_every) },
+	{ "nosp_every", offsetof(struct espdev_knobs, nosp_every) },
+	{ "ip_summed", offsetof(struct espdev_knobs, ip_summed) },
+	{ "headlen", offsetof(struct espdev_knobs, headlen) },
+	{ "cloned", offsetof(struct espdev_knobs, cloned) },
+	{ "gro", offsetof(struct espdev_knobs, gro) },
+	{ "capture", offsetof(struct espdev_knobs, capture) },
+	{ "inject_seq", offsetof(struct espdev_knobs, inject_seq) },
+	{ "inject_step", offsetof(struct espdev_knobs, inject_step) },
+	{ "inject_queues", offsetof(struct espdev_knobs, inject_queues) },
+	{ "inject_burst", offsetof(struct espdev_knobs, inject_burst) },
+	{ "inject_sink", offsetof(struct espdev_knobs, inject_sink) },
+};
+
+static const struct espdev_entry espdev_counter_entries[] = {
+	{ "tx_plain", offsetof(struct espdev_counters, tx_plain) },
+	{ "tx_esp", offsetof(struct espdev_counters, tx_esp) },
+	{ "tx_gso", offsetof(struct espdev_counters, tx_gso) },
+	{ "tx_segments", offsetof(struct espdev_counters, tx_segments) },
+	{ "tx_bad", offsetof(struct espdev_counters, tx_bad) },
+	{ "rx_plain", offsetof(struct espdev_counters, rx_plain) },
+	{ "rx_esp", offsetof(struct espdev_counters, rx_esp) },
+	{ "rx_done", offsetof(struct espdev_counters, rx_done) },
+	{ "rx_miss", offsetof(struct espdev_counters, rx_miss) },
+	{ "rx_nosp", offsetof(struct espdev_counters, rx_nosp) },
+	{ "rx_cipher", offsetof(struct espdev_counters, rx_cipher) },
+	{ "dropped", offsetof(struct espdev_counters, dropped) },
+	{ "duplicated", offsetof(struct espdev_counters, duplicated) },
+	{ "reordered", offsetof(struct espdev_counters, reordered) },
+	{ "overrun", offsetof(struct espdev_counters, overrun) },
+	{ "polls", offsetof(struct espdev_counters, polls) },
+	{ "injected", offsetof(struct espdev_counters, injected) },
+	{ "esn_advances", offsetof(struct espdev_counters, esn_advances) },
+	{ "states", offsetof(struct espdev_counters, states) },
+};
 
 static int espdev_counters_show(struct seq_file *file, void *unused)
 {
 	struct espdev_port *port = file->private;
+	unsigned int i;
 
-#define ESPDEV_SHOW(name) \
-	seq_printf(file, #name " %lld\n", atomic64_read(&port->counters.name));
-	ESPDEV_COUNTERS(ESPDEV_SHOW)
-#undef ESPDEV_SHOW
+	for (i = 0; i < ARRAY_SIZE(espdev_counter_entries); i++) {
+		const struct espdev_entry *entry = &espdev_counter_entries[i];
+		atomic64_t *counter = (void *)&port->counters + entry->offset;
+
+		seq_printf(file, "%s %lld\n", entry->name, atomic64_read(counter));
+	}
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(espdev_counters);
@@ -94,10 +142,13 @@ DEFINE_DEBUGFS_ATTRIBUTE(espdev_flush_fops, NULL, espdev_flush_set, "%llu\n");
 void espdev_debugfs_add(struct espdev_port *port, struct dentry *parent, const char *name)
 {
 	struct dentry *dir = debugfs_create_dir(name, parent);
+	unsigned int i;
 
-#define ESPDEV_FILE(name) debugfs_create_u32(#name, 0600, dir, &port->knobs.name);
-	ESPDEV_KNOBS(ESPDEV_FILE)
-#undef ESPDEV_FILE
+	for (i = 0; i < ARRAY_SIZE(espdev_knob_entries); i++) {
+		const struct espdev_entry *entry = &espdev_knob_entries[i];
+
+		debugfs_create_u32(entry->name, 0600, dir, (void *)&port->knobs + entry->offset);
+	}
 	debugfs_create_file("counters", 0400, dir, port, &espdev_counters_fops);
 	debugfs_create_file("frame", 0600, dir, port, &espdev_frame_fops);
 	debugfs_create_file_unsafe("inject", 0200, dir, port, &espdev_inject_fops);

@@ -180,6 +180,25 @@ static struct sk_buff *espdev_nonlinear(struct espdev_port *port, struct sk_buff
 	return skb;
 }
 
+/*
+ * Whether this is what another port's hardware made, or a test by hand: the ICV's bytes say so.
+ * What software has encrypted is for software to decrypt; there is no cipher here. (A frame too
+ * short for an ICV is not ciphertext either.)
+ */
+static bool espdev_is_clear(struct sk_buff *skb, const struct espdev_esp *esp,
+			    const struct xfrm_state *x)
+{
+	unsigned int authsize = crypto_aead_authsize(x->data);
+	unsigned int headers = esp->esp - ETH_HLEN + sizeof(struct ip_esp_hdr) +
+			       crypto_aead_ivsize(x->data);
+	u8 icv[64];
+
+	if (!authsize || authsize > sizeof(icv) || skb->len < headers + authsize ||
+	    skb_copy_bits(skb, skb->len - authsize, icv, authsize))
+		return true;
+	return !memchr_inv(icv, ESPDEV_ICV, authsize);
+}
+
 /* State, status word and CRYPTO_DONE */
 static void espdev_decrypted(struct espdev_port *port, struct sk_buff *skb,
 			     const struct espdev_esp *esp)
@@ -198,6 +217,11 @@ static void espdev_decrypted(struct espdev_port *port, struct sk_buff *skb,
 	x = espdev_every(number, &knobs->miss_every) ? NULL : espdev_sa_get(port, esp);
 	if (!x) {
 		espdev_count(port, rx_miss, 1);
+		return;
+	}
+	if (!espdev_is_clear(skb, esp, x)) {
+		espdev_count(port, rx_cipher, 1);
+		xfrm_state_put(x);
 		return;
 	}
 	sp = secpath_set(skb);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where an IPv6 header says that ESP is next.
+//! Where an IPv6 header says that ESP is next, and what ESP adds at the end.
 
 use crate::config;
-use logic::esp::next_header_offset;
+use logic::esp::{next_header_offset, trailer};
 use proptest::prelude::*;
 
 const ESP: u8 = 50;
@@ -48,5 +48,23 @@ proptest! {
             assert!(number == ESP || (at == 6 && number == UDP));
             assert!(at == 6 || at >= 40);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(1000))]
+
+    /// As much padding as it takes, and no more: counted up byte by byte.
+    #[test]
+    fn trailer_fills_blocks(len in 0..70_000u32, block in 0..7u32, icv in 0..65u32) {
+        let block = 1 << block;
+        let mut encrypted = len + 2;
+        while encrypted % block != 0 || encrypted % 4 != 0 {
+            encrypted += 1;
+        }
+        let trailer = trailer(len, block, icv);
+        assert_eq!(trailer.encrypted, encrypted);
+        assert_eq!(trailer.padding, encrypted - len);
+        assert_eq!(trailer.total, encrypted - len + icv);
     }
 }
