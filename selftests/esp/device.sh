@@ -63,7 +63,9 @@ traffic "$client" "$server" <<-'EOT'
 	port.knob("hold", 0)
 	port.knob("capture", 1)
 	w.send(x.good(6))
-	time.sleep(0.05)
+	end = time.monotonic() + 2
+	while not open(f"{port.dir}/frame", "rb").read() and time.monotonic() < end:
+	    time.sleep(0.05)
 	port.knob("inject_seq", 100)
 	counted("injected", {"rx_esp": 50, "rx_done": 50, "injected": 50},
 	        lambda: port.knob("inject", 50))

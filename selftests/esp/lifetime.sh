@@ -84,15 +84,16 @@ traffic "$client" "$server" <<-'EOT'
 	           *x.good(3)], got=(1, 2), mib_moved={"XfrmInNoStates": 1}, state=x,
 	           figures="no state")
 
-	    # Somebody listens to the numbers.
+	    # Somebody listens to the numbers: to every third one, and not to the time between.
+	    thirds = (attribute(REPLAY_THRESH, struct.pack("=I", 3)) +
+	              attribute(ETIMER_THRESH, struct.pack("=I", 0)))
 	    s = listener_of(GROUP_AEVENTS)
-	    x = w.state(version=version, extra=attribute(REPLAY_THRESH, struct.pack("=I", 3)))
+	    x = w.state(version=version, extra=thirds)
 	    w.case(f"IPv{version}: every third number is announced", x.good(*range(1, 8)),
 	           got=range(1, 8), state=x,
 	           figures=f"7 packets {x.size(7)} bytes @7:0000007f 0/0/0")
 	    hears(s, x, "numbers numbers", f"IPv{version}: ... twice")
-	    x = w.state(version=version, window=64, esn=True,
-	                extra=attribute(REPLAY_THRESH, struct.pack("=I", 3)))
+	    x = w.state(version=version, window=64, esn=True, extra=thirds)
 	    w.case(f"IPv{version}: the same with extended numbers", x.good(*range(1, 8)),
 	           got=range(1, 8))
 	    hears(s, x, "numbers numbers", f"IPv{version}: ... twice as well")

@@ -38,7 +38,7 @@ for version in 4 6; do
 		eval "! modprobe -q $name"
 	check "IPv$version: ... and an unoffloaded alias brings ours" eval \
 		"modprobe xfrm-offload-$([ $version = 4 ] && echo 2 || echo 10)-50 && [ ! -e /sys/module/$name ]"
-	rmmod ${name}_rust
+	slowwait 10 rmmod "${name}_rust" || ktap_exit_fail_msg "something holds ${name}_rust"
 	# The file for modprobe keeps C's away from modprobe; insmod does not ask it.
 	insmod "$(modinfo -n $name)"
 	check "IPv$version: ours does not load while C's is there" refused ${name}_rust
@@ -52,6 +52,7 @@ setup_espdev 2
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$server" <<-'EOT'
 	import sys
+	import threading
 	from esp import *
 
 	w = World(*sys.argv[1:])
@@ -67,7 +68,6 @@ traffic "$client" "$server" <<-'EOT'
 	stays = not run("rmmod", "esp4_offload_rust") and not run("rmmod", "esp6_offload_rust")
 	print(f"{stays}|True|states keep the modules loaded")
 
-	import threading
 	stop = threading.Event()
 	def spray():
 	    n = 0
@@ -84,6 +84,8 @@ traffic "$client" "$server" <<-'EOT'
 	        end = time.monotonic() + 10
 	        for name in "esp4_offload_rust", "esp6_offload_rust":
 	            while not run("rmmod", name) and time.monotonic() < end:
+	                # What a socket has not read keeps the state that it came through.
+	                w.received()
 	                time.sleep(0.05)
 	        gone = not loaded("esp4_offload_rust") and not loaded("esp6_offload_rust")
 	        run("modprobe", "-a", "esp4_offload_rust", "esp6_offload_rust")
@@ -97,7 +99,6 @@ traffic "$client" "$server" <<-'EOT'
 	    stop.set()
 	    thread.join()
 	print(f"{cycles} cycles|10 cycles|flushed, unloaded and loaded under traffic")
-	w.received()
 EOT
 results
 in_charge

@@ -8,7 +8,7 @@
 # shellcheck source=selftests/esp/lib.bash
 source "$(dirname "$0")/lib.bash"
 
-plan 123
+plan 121
 setup_espdev 4
 for port in espdev0 espdev1; do
 	knob $port spread 1
