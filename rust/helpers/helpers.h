@@ -24,6 +24,8 @@ u64 nfrust_helper_percpu_sum(const u64 __percpu *counter);
 void nfrust_helper_napi_add(struct net_device *dev, struct napi_struct *napi,
 			    int (*poll)(struct napi_struct *, int));
 void nfrust_helper_napi_del(struct napi_struct *napi);
+void nfrust_helper_dev_hold(struct net_device *dev);
+void nfrust_helper_dev_put(struct net_device *dev);
 void nfrust_helper_nf_reset_ct(struct sk_buff *skb);
 bool nfrust_helper_skb_cloned(const struct sk_buff *skb);
 void nfrust_helper_xfrm_state_put(struct xfrm_state *x);

@@ -18,3 +18,15 @@ void nfrust_helper_napi_del(struct napi_struct *napi)
 	napi_disable(napi);
 	__netif_napi_del(napi);
 }
+
+#ifndef CONFIG_PCPU_DEV_REFCNT
+void nfrust_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+void nfrust_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+#endif

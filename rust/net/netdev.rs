@@ -4,10 +4,9 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use crate::{
-    percpu,
-    skb::SkBuff, //
-};
+#[cfg(CONFIG_PCPU_DEV_REFCNT)]
+use crate::percpu;
+use crate::skb::SkBuff;
 use core::{
     mem::ManuallyDrop,
     ptr::NonNull, //
@@ -34,12 +33,42 @@ impl DeviceRef {
 impl Drop for DeviceRef {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: By the type's invariants the device is valid.
-        let refs = unsafe { (*self.0.as_ptr()).pcpu_refcnt };
-        // SAFETY: It is a per-CPU counter; one of what it counted is ours.
-        unsafe { percpu::decrement_int(refs) };
+        // SAFETY: By the type's invariants the device is valid, and a reference ours.
+        unsafe { put(self.0.as_ptr()) };
     }
 }
+
+/// Takes a reference to a device.
+///
+/// # Safety
+///
+/// The device must be valid.
+#[cfg(CONFIG_PCPU_DEV_REFCNT)]
+#[inline]
+unsafe fn hold(dev: *mut bindings::net_device) {
+    // SAFETY: By the requirement on this function.
+    let refs = unsafe { (*dev).pcpu_refcnt };
+    // SAFETY: It is a per-CPU counter.
+    unsafe { percpu::increment_int(refs) };
+}
+
+/// Gives a reference to a device back.
+///
+/// # Safety
+///
+/// The device must be valid, and one of its references the caller's.
+#[cfg(CONFIG_PCPU_DEV_REFCNT)]
+#[inline]
+unsafe fn put(dev: *mut bindings::net_device) {
+    // SAFETY: By the requirement on this function.
+    let refs = unsafe { (*dev).pcpu_refcnt };
+    // SAFETY: It is a per-CPU counter.
+    unsafe { percpu::decrement_int(refs) };
+}
+
+// Where all CPUs share one counter there is nothing to be saved.
+#[cfg(not(CONFIG_PCPU_DEV_REFCNT))]
+use bindings::{nfrust_helper_dev_hold as hold, nfrust_helper_dev_put as put};
 
 /// What a packet says of its device. It must have one, which all have that were received.
 impl SkBuff {
@@ -85,9 +114,7 @@ impl SkBuff {
         // SAFETY: The packet has a device.
         let dev = unsafe { NonNull::new_unchecked(self.dev()) };
         // SAFETY: It is valid while the packet is ours.
-        let refs = unsafe { (*dev.as_ptr()).pcpu_refcnt };
-        // SAFETY: It is a per-CPU counter.
-        unsafe { percpu::increment_int(refs) };
+        unsafe { hold(dev.as_ptr()) };
         // INVARIANT: The reference was taken just now.
         DeviceRef(dev)
     }

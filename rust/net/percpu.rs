@@ -111,6 +111,7 @@ pub(crate) unsafe fn increment(counter: *const u64) {
 /// # Safety
 ///
 /// `count` must be the per-CPU address of one.
+#[cfg(CONFIG_PCPU_DEV_REFCNT)]
 #[inline(always)]
 pub(crate) unsafe fn increment_int(count: *mut i32) {
     // SAFETY: As in `increment()`.
@@ -122,6 +123,7 @@ pub(crate) unsafe fn increment_int(count: *mut i32) {
 /// # Safety
 ///
 /// `count` must be the per-CPU address of one.
+#[cfg(CONFIG_PCPU_DEV_REFCNT)]
 #[inline(always)]
 pub(crate) unsafe fn decrement_int(count: *mut i32) {
     // SAFETY: As in `increment()`.
