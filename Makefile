@@ -35,6 +35,7 @@ modules: $(if $(KDIR),,setup) ## the modules, for the stock kernel or for KDIR=t
 	@scripts/modules.sh
 
 .PHONY: install
+install: export NFRUST_SELFTESTS :=
 install: export KDIR := $(or $(KDIR),/lib/modules/$(shell uname -r)/build)
 install: ## build for the running kernel, or for KDIR=tree, and install for modprobe
 	@scripts/modules.sh

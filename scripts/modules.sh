@@ -7,7 +7,7 @@
 # scripts/debug-kernel.sh, with the tool chain of the build root.
 # With KDIR=TREE: for that tree, with this machine's tool chain, which has to be the tree's.
 # TARGET is one of Kbuild's, "modules" unless given; variables are for Kbuild too. OUTPUT=DIR builds
-# there instead.
+# there instead. NFRUST_SELFTESTS= leaves out the modules that only the selftests need.
 
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -40,4 +40,5 @@ fi
 release=$(cat "$KDIR/include/config/kernel.release")
 output=${OUTPUT:-$TOP/build/$release}
 mkdir -p "$output"
-"${run[@]}" "${make[@]}" -C "$KDIR" M="$TOP" MO="$output" "-j$(nproc)" "$target" "$@"
+"${run[@]}" "${make[@]}" -C "$KDIR" M="$TOP" MO="$output" "-j$(nproc)" \
+	NFRUST_SELFTESTS="${NFRUST_SELFTESTS-1}" "$target" "$@"
