@@ -7,6 +7,7 @@ itself is in softirq, but a packet that is written to a tun device is received b
 
 import errno
 import gc
+import itertools
 import os
 import struct
 import time
@@ -41,9 +42,9 @@ class Faults:
         os.pwrite(self.file, b"0", 0)
         return result, not left
 
-    def each(self, function, *args, limit=100000):
-        """(n, result) for each n, until none is left."""
-        for n in range(1, limit):
+    def each(self, function, *args, stride=1):
+        """(n, result) for each n (or each stride-th), until none is left."""
+        for n in itertools.count(1, stride):
             result, failed = self.nth(n, function, *args)
             if not failed:
                 return
