@@ -7,10 +7,12 @@ itself is in softirq, but a packet that is written to a tun device is received b
 
 import errno
 import gc
+import itertools
 import os
+import struct
 import time
 
-from nfnl import Nft
+from nfnl import NLMSG_ERROR, Nft
 
 FAILSLAB = "/sys/kernel/debug/failslab"
 
@@ -40,9 +42,9 @@ class Faults:
         os.pwrite(self.file, b"0", 0)
         return result, not left
 
-    def each(self, function, *args, limit=100000):
-        """(n, result) for each n, until none is left."""
-        for n in range(1, limit):
+    def each(self, function, *args, stride=1):
+        """(n, result) for each n (or each stride-th), until none is left."""
+        for n in itertools.count(1, stride):
             result, failed = self.nth(n, function, *args)
             if not failed:
                 return
@@ -81,33 +83,26 @@ class Tally:
         return sorted(set(self.number) - set(allowed))
 
 
-class _Armed:
-    """A netlink socket; the n-th allocation of what it sends fails."""
-
-    def __init__(self, sock, faults, n):
-        self.sock, self.faults, self.n, self.failed = sock, faults, n, False
-
-    def send(self, data):
-        result, self.failed = self.faults.nth(self.n, self.sock.send, data)
-        if isinstance(result, OSError):
-            raise result
-
-    def recv(self, size):
-        return self.sock.recv(size)
-
-
 def transaction(faults, n, messages):
-    """Send these to nf_tables with the n-th allocation failing; what came of it, and whether there
-    was an n-th one."""
+    """Send these to nf_tables with the n-th allocation failing; the first error that came of it or
+    "ok", and whether there was an n-th one."""
     nft = Nft()
-    nft.sock.settimeout(2)
-    armed = nft.sock = _Armed(nft.sock, faults, n)
+    data, index = nft.encode(messages)
+    result, failed = faults.nth(n, nft.sock.send, data)
+    codes = [result] if isinstance(result, OSError) else []
+    # The answers are there when the call returns, but after an error not to each message.
+    nft.sock.settimeout(0.1)
+    answers = 0
     try:
-        result = nft.batch(*messages)[0]
+        while answers < len(index) and not any(codes):
+            for kind, _, payload in nft.receive():
+                if kind == NLMSG_ERROR:
+                    codes.append(-struct.unpack_from("=i", payload)[0])
+                    answers += 1
     except OSError as exc:
-        result = "no answer" if isinstance(exc, TimeoutError) else name(exc)
-    armed.sock.close()
-    return result, armed.failed
+        codes.append(exc)
+    nft.sock.close()
+    return next((name(code) for code in codes if code), "ok"), failed
 
 
 class Module:
@@ -138,9 +133,9 @@ def transactions(faults, what, module, adds, removes, probe, held, quiet=lambda:
     tally, wrong, before = Tally(), [], module.references()
     for n in range(1, 10000):
         result, failed = transaction(faults, n, adds)
-        # An answer that could not be allocated says nothing.
+        # Where the answer could not be allocated it may be either.
         there = Nft().batch(probe)[0] == "ok"
-        if there != (result == "ok") and result not in ("ENOBUFS", "no answer"):
+        if there != (result == "ok") and result != "ENOBUFS":
             wrong.append((n, result, there))
         if there:
             if not module.settles(before + held):
@@ -156,6 +151,6 @@ def transactions(faults, what, module, adds, removes, probe, held, quiet=lambda:
     print(f"{what}: {n - 1} allocations: {tally}")
     print(f"{n > 10}|True|{what}: there were allocations to fail")
     print(f"{result}|ok|{what}: without a failure")
-    print(f"{tally.others('ENOMEM', 'ENOBUFS', 'ok', 'no answer')}|[]|"
+    print(f"{tally.others('ENOMEM', 'ENOBUFS', 'ok')}|[]|"
           f"{what}: the error is that there is no memory")
     print(f"{wrong}|[]|{what}: all or nothing")

@@ -12,16 +12,16 @@ fi
 export PYTHONPATH=$selftests/faults:$PYTHONPATH
 
 # Others are to find them as they were.
-faults_saved=$(head -n 1 /sys/kernel/debug/failslab/{ignore-gfp-wait,cache-filter,verbose} \
-	/sys/kernel/debug/fail_page_alloc/verbose | awk '
-	/^==>/ { file = $2 }
-	!/^==>/ && NF { print file, $1 }')
+faults_saved=
+for file in failslab/{ignore-gfp-wait,cache-filter,verbose} fail_page_alloc/verbose; do
+	faults_saved+="$file $(cat /sys/kernel/debug/$file)"$'\n'
+done
 faults_put_back()
 {
 	local file value
 
 	while read -r file value; do
-		echo "$value" >"$file"
+		[ -z "$file" ] || echo "$value" >"/sys/kernel/debug/$file"
 	done <<<"$faults_saved"
 }
 cleanup_hooks+=(faults_put_back)

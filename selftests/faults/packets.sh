@@ -109,7 +109,7 @@ traffic "$router" <<-'EOF'
 	    except BlockingIOError:
 	        return result
 
-	def case(what, prepare, expected, came=lambda: read(far), may=()):
+	def case(what, prepare, expected, came=lambda: read(far), may=("ENOBUFS", "ENOMEM")):
 	    """prepare(source port) gives what is to be called; expected has {} for the port."""
 	    global sport
 	    tally, wrong = Tally(), []
@@ -203,7 +203,7 @@ traffic "$router" <<-'EOF'
 	        print(f"{text}a policy that blocks after snat: {n - 1} allocations")
 	    print(f"{wrong}|[]|{text}a policy that blocks after snat: nothing leaves")
 	    policies.do(policies.FLUSH)
-	print(f"{counters()['found'] > 50}|True|rules found sockets")
+	print(f"{counters()['found'] > 10}|True|rules found sockets")
 EOF
 results
 served 8

@@ -132,27 +132,32 @@ class Nft:
         return struct.pack("=IHHII", 16 + len(body), kind, NLM_F_REQUEST | flags, self.seq,
                            0) + body
 
-    def _receive(self):
+    def receive(self):
+        """(type, number, payload) of each message of one answer"""
         data, at = self.sock.recv(1 << 18), 0
         while at < len(data):
             length, kind, _, seq, _ = struct.unpack_from("=IHHII", data, at)
             yield kind, seq, data[at + 16:at + length]
             at += (length + 3) & ~3
 
-    def batch(self, *messages):
-        """Send as one transaction. The name of the first error, and which message it is for;
-        ("ok", None) when all went in."""
+    def encode(self, messages):
+        """One transaction, as it is sent; and which message has which number."""
         data = self._message(BATCH_BEGIN, 0, 0, b"", SUBSYS_NFTABLES)
         index = {}
         for i, (kind, flags, family, payload) in enumerate(messages):
             data += self._message(SUBSYS_NFTABLES << 8 | kind, flags | NLM_F_ACK,
                                   FAMILIES[family], payload)
             index[self.seq] = i
-        data += self._message(BATCH_END, 0, 0, b"", SUBSYS_NFTABLES)
+        return data + self._message(BATCH_END, 0, 0, b"", SUBSYS_NFTABLES), index
+
+    def batch(self, *messages):
+        """Send as one transaction. The name of the first error, and which message it is for;
+        ("ok", None) when all went in."""
+        data, index = self.encode(messages)
         self.sock.send(data)
         failure, acked = None, 0
         while acked < len(messages):
-            for kind, seq, payload in self._receive():
+            for kind, seq, payload in self.receive():
                 if kind != NLMSG_ERROR:
                     continue
                 acked += 1
@@ -169,7 +174,7 @@ class Nft:
                                      FAMILIES[family], string(1, table) + string(2, chain)))
         rules = []
         while True:
-            for kind, _, payload in self._receive():
+            for kind, _, payload in self.receive():
                 if kind == NLMSG_DONE:
                     return rules
                 if kind == NLMSG_ERROR:
