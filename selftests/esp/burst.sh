@@ -95,5 +95,5 @@ IMPL=$IMPL traffic "$client" "$server" <<-'EOT'
 	        print(f"{passed}|53|IPv{version}: ... those can still be received")
 EOT
 results
-served
+in_charge
 finish

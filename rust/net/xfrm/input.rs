@@ -309,8 +309,8 @@ impl<V: Esp> Packet<V> {
     }
 
     /// Whether the packet can wait until the poll of its device is over: it has nothing that only
-    /// the RCU read section keeps, and is in the state's namespace, by which it will be seen whether
-    /// the device went to another one.
+    /// the RCU read section keeps, and is in the state's namespace, by which it will be seen
+    /// whether the device went to another one.
     #[inline]
     pub fn can_wait(&self) -> bool {
         self.skb.dst().is_none() && self.is_at_home()

@@ -67,7 +67,10 @@ proptest! {
 
     /// No number twice, in whatever order they come; the wrap is in the middle.
     #[test]
-    fn each_once(window in 1..130u32, order in Just((0..200u32).collect::<Vec<_>>()).prop_shuffle()) {
+    fn each_once(
+        window in 1..130u32,
+        order in Just((0..200u32).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
         let mut receiver = Receiver::new(Mode::Esn, window, 0x4_ffff_ff9c);
         for seq in order.iter().chain(&order) {
             let _ = receiver.receive(0xffff_ff9cu32.wrapping_add(*seq));
