@@ -248,7 +248,7 @@ class Observer(Nft):
         self.sock.send(self._message(SUBSYS_NFTABLES << 8 | kind, flags, FAMILIES[family],
                                      string(1, TABLE) + string(2, name)))
         while True:
-            for kind, _, payload in self._receive():
+            for kind, _, payload in self.receive():
                 if kind == NLMSG_ERROR:
                     raise OSError(-struct.unpack_from("=i", payload)[0], f"set {name}")
                 if kind == NLMSG_DONE:
