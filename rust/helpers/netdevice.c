@@ -12,9 +12,9 @@ void nfrust_helper_napi_add(struct net_device *dev, struct napi_struct *napi,
 	napi_enable(napi);
 }
 
-/* Waits until it is not polled any more, and can be freed. */
+/* Waits until it is not polled any more. It can be freed after a grace period. */
 void nfrust_helper_napi_del(struct napi_struct *napi)
 {
 	napi_disable(napi);
-	netif_napi_del(napi);
+	__netif_napi_del(napi);
 }

@@ -38,7 +38,7 @@ for version in 4 6; do
 		eval "! modprobe -q $name"
 	check "IPv$version: ... and an unoffloaded alias brings ours" eval \
 		"modprobe xfrm-offload-$([ $version = 4 ] && echo 2 || echo 10)-50 && [ ! -e /sys/module/$name ]"
-	rmmod ${name}_rust
+	slowwait 10 rmmod "${name}_rust" || ktap_exit_fail_msg "something holds ${name}_rust"
 	# The file for modprobe keeps C's away from modprobe; insmod does not ask it.
 	insmod "$(modinfo -n $name)"
 	check "IPv$version: ours does not load while C's is there" refused ${name}_rust

@@ -423,15 +423,24 @@ impl<V: Esp> Packet<V> {
         }
         self.skb.reset_conntrack();
         if !leaves_packet {
+            // The handler may have taken the packet's path from it, and so that GRO has it.
+            let is_gro = self.skb.offload().is_some_and(|offload| offload.is_gro());
             // SAFETY: The RCU read lock is held.
             let afinfo = unsafe { bindings::xfrm_state_afinfo_get_rcu(V::ADDRESS_FAMILY) };
-            if !afinfo.is_null() {
-                // SAFETY: What was found is valid in the RCU read section.
-                if let Some(finish) = unsafe { (*afinfo).transport_finish } {
-                    // SAFETY: The packet is one of this family; it is GRO's, and comes back.
-                    unsafe { finish(self.skb.as_raw(), 1) };
-                }
+            // SAFETY: What was found is valid in the RCU read section.
+            let finish = NonNull::new(afinfo)
+                .and_then(|afinfo| unsafe { (*afinfo.as_ptr()).transport_finish });
+            let Some(finish) = finish else {
+                return;
+            };
+            if !is_gro {
+                crate::seldom();
+                // SAFETY: The packet is one of this family, and given away.
+                unsafe { finish(self.into_raw(), 0) };
+                return;
             }
+            // SAFETY: The packet is one of this family. It is GRO's, and so comes back.
+            unsafe { finish(self.skb.as_raw(), 1) };
         }
         self.skb.end_offload();
         self.skb.drop_valid_dst();

@@ -374,6 +374,9 @@ impl<V: Esp, P: Poll<V>> PinnedDrop for Queues<V, P> {
                 drop(unsafe { waiting::<V>(skb) });
             }
         }
+        // Netpoll looks through the NAPIs of a device in RCU read sections.
+        // SAFETY: A module is unloaded in process context.
+        unsafe { bindings::synchronize_rcu() };
     }
 }
 

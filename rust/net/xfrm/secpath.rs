@@ -34,6 +34,12 @@ impl Offload {
         self.flags & bindings::CRYPTO_DONE != 0
     }
 
+    /// Whether GRO has the packet: `XFRM_GRO`.
+    #[inline]
+    pub(crate) fn is_gro(self) -> bool {
+        self.flags & bindings::XFRM_GRO != 0
+    }
+
     /// Whether that succeeded: `CRYPTO_SUCCESS`.
     #[inline]
     pub fn is_success(self) -> bool {
@@ -117,7 +123,17 @@ impl SkBuff {
     /// Calls `write` for what a device did, in a path that no other packet shares.
     #[inline]
     fn with_offload(&mut self, write: impl FnOnce(NonNull<bindings::xfrm_offload>)) -> bool {
-        if find_offload(self).is_none() || !self.unshare_extensions() {
+        let Some(offload) = find_offload(self) else {
+            return false;
+        };
+        if !self.shares_extensions() {
+            write(offload);
+            return true;
+        }
+        crate::seldom();
+        // C writes to the shared one.
+        // SAFETY: The packet is ours.
+        if unsafe { bindings::secpath_set(self.as_raw()) }.is_null() {
             return false;
         }
         match find_offload(self) {
@@ -129,20 +145,18 @@ impl SkBuff {
         }
     }
 
-    /// Makes the packet's extensions its own. (C writes to shared ones.) False without memory.
+    /// Whether another packet has the same extensions.
     #[inline]
-    fn unshare_extensions(&mut self) -> bool {
-        let (_, extensions) = self.extensions();
-        // SAFETY: The caller found an extension, so there are some.
+    fn shares_extensions(&self) -> bool {
+        let (active, extensions) = self.extensions();
+        if active == 0 {
+            return false;
+        }
+        // SAFETY: A packet with an active extension has room for extensions.
         let refs = unsafe { addr_of_mut!((*extensions).refcnt) };
         // SAFETY: It is one atomic integer, that all others use as one, too.
         let refs = unsafe { AtomicI32::from_ptr(refs.cast()) };
-        if refs.load(Ordering::Acquire) == 1 {
-            return true;
-        }
-        crate::seldom();
-        // SAFETY: The packet is ours.
-        !unsafe { bindings::secpath_set(self.as_raw()) }.is_null()
+        refs.load(Ordering::Acquire) != 1
     }
 
     /// Notes that no device will have worked for what comes next: `sp->olen = 0`.
