@@ -61,7 +61,8 @@ traffic "$client" "$server" <<-'EOT'
 	    return os.path.exists(f"/sys/module/{name}/refcnt")
 
 	def run(*words):
-	    return subprocess.run(words, stderr=subprocess.DEVNULL).returncode == 0
+	    return subprocess.run(words, stdout=subprocess.DEVNULL,
+	                          stderr=subprocess.DEVNULL).returncode == 0
 
 	x, y = w.state(version=4), w.state(version=6)
 	w.case("a state of each", x.good(1) + y.good(1), got=(1, 1))
@@ -84,8 +85,11 @@ traffic "$client" "$server" <<-'EOT'
 	        end = time.monotonic() + 10
 	        for name in "esp4_offload_rust", "esp6_offload_rust":
 	            while not run("rmmod", name) and time.monotonic() < end:
-	                # What a socket has not read keeps the state that it came through.
+	                # What a socket has not read keeps the state that it came through, and what it
+	                # has read does so until its CPU receives again.
 	                w.received()
+	                for cpu in range(os.cpu_count()):
+	                    run("taskset", "-c", str(cpu), "ping", "-q", "-c", "1", "127.0.0.1")
 	                time.sleep(0.05)
 	        gone = not loaded("esp4_offload_rust") and not loaded("esp6_offload_rust")
 	        run("modprobe", "-a", "esp4_offload_rust", "esp6_offload_rust")

@@ -258,6 +258,8 @@ static void espdev_receive(struct espdev_queue *queue, struct sk_buff *skb)
 	struct espdev_esp esp;
 	bool is_esp;
 
+	/* As a driver, whose packets are allocated where they are received: there they go back. */
+	skb->alloc_cpu = raw_smp_processor_id();
 	is_esp = espdev_parse(skb->data, skb->len, &esp);
 	if (is_esp && READ_ONCE(knobs->capture))
 		espdev_capture(port, skb);
