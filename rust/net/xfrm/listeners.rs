@@ -21,8 +21,7 @@ pub fn to_aevents(net: &Net) -> bool {
         return false;
     }
     // SAFETY: The socket stays until the RCU read section ends.
-    let listeners = unsafe {
-        bindings::netlink_has_listeners(sock, bindings::xfrm_nlgroups_XFRMNLGRP_AEVENTS)
-    };
+    let listeners =
+        unsafe { bindings::netlink_has_listeners(sock, bindings::xfrm_nlgroups_XFRMNLGRP_AEVENTS) };
     listeners != 0
 }
