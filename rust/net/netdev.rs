@@ -75,9 +75,11 @@ impl SkBuff {
     /// The flags of the device.
     #[inline]
     fn dev_flags(&self) -> u32 {
-        // SAFETY: The packet has a device, which is there while the packet is ours; C reads this
-        // without a lock, too.
-        unsafe { (&raw const (*self.dev()).flags).read_volatile() }
+        // SAFETY: The packet has a device, which is there while the packet is ours; only an address
+        // is taken.
+        let flags = unsafe { &raw const (*self.dev()).flags };
+        // SAFETY: C reads this without a lock, too.
+        unsafe { flags.read_volatile() }
     }
 
     /// Whether the device is up: `IFF_UP`.
@@ -90,9 +92,13 @@ impl SkBuff {
     #[inline]
     pub(crate) fn is_dev_without_gro(&self) -> bool {
         // SAFETY: As in `dev_flags()`.
-        let features = unsafe { (&raw const (*self.dev()).features).read_volatile() };
+        let features = unsafe { &raw const (*self.dev()).features };
         // SAFETY: As in `dev_flags()`.
-        let program = unsafe { (&raw const (*self.dev()).xdp_prog).read_volatile() };
+        let features = unsafe { features.read_volatile() };
+        // SAFETY: As in `dev_flags()`.
+        let program = unsafe { &raw const (*self.dev()).xdp_prog };
+        // SAFETY: As in `dev_flags()`.
+        let program = unsafe { program.read_volatile() };
         features & bindings::RUST_CONST_HELPER_NETIF_F_GRO == 0 || !program.is_null()
     }
 

@@ -96,8 +96,9 @@ impl<'a, V: Esp> Arrived<'a, V> {
         let skb = unsafe { SkBuff::from_raw_mut(skb) };
         let cb = skb.control_block::<bindings::napi_gro_cb>();
         // SAFETY: In a packet that GRO has, this is what the control block holds.
-        let (offset, proto) = unsafe { ((*cb).data_offset, (*cb).proto) };
-        let offset = offset as u32;
+        let offset = unsafe { (*cb).data_offset } as u32;
+        // SAFETY: As above.
+        let proto = unsafe { (*cb).proto };
         if !skb.pull(offset) {
             return None;
         }

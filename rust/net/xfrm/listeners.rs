@@ -13,12 +13,15 @@ use nf_bindings as bindings;
 /// Inside an RCU read section, where all packets are received.
 #[inline]
 pub fn to_aevents(net: &Net) -> bool {
-    // SAFETY: The namespace is valid; C reads this without a lock, too.
-    let sock =
-        unsafe { addr_of!((*net.as_raw()).xfrm.nlsk).read_volatile() }.cast::<bindings::sock>();
+    // SAFETY: The namespace is valid; only an address is taken.
+    let sock = unsafe { addr_of!((*net.as_raw()).xfrm.nlsk) };
+    // SAFETY: C reads this without a lock, too.
+    let sock = unsafe { sock.read_volatile() }.cast::<bindings::sock>();
+    if sock.is_null() {
+        return false;
+    }
     // SAFETY: The socket stays until the RCU read section ends.
-    !sock.is_null()
-        && unsafe {
-            bindings::netlink_has_listeners(sock, bindings::xfrm_nlgroups_XFRMNLGRP_AEVENTS)
-        } != 0
+    let listeners =
+        unsafe { bindings::netlink_has_listeners(sock, bindings::xfrm_nlgroups_XFRMNLGRP_AEVENTS) };
+    listeners != 0
 }

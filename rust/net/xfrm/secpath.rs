@@ -65,7 +65,9 @@ pub(crate) fn find(skb: &SkBuff) -> Option<NonNull<bindings::sec_path>> {
 pub(crate) fn find_offload(skb: &SkBuff) -> Option<NonNull<bindings::xfrm_offload>> {
     let path = find(skb)?.as_ptr();
     // SAFETY: The packet keeps its path.
-    let (len, olen) = unsafe { ((*path).len, usize::from((*path).olen)) };
+    let len = unsafe { (*path).len };
+    // SAFETY: As above.
+    let olen = usize::from(unsafe { (*path).olen });
     if olen == 0 || usize::from(len) != olen || olen > MAX_OFFLOAD_DEPTH {
         return None;
     }
@@ -188,7 +190,9 @@ impl SkBuff {
         };
         let path = path.as_ptr();
         // SAFETY: It was made above.
-        let (len, olen) = unsafe { (usize::from((*path).len), usize::from((*path).olen)) };
+        let len = usize::from(unsafe { (*path).len });
+        // SAFETY: As above.
+        let olen = usize::from(unsafe { (*path).olen });
         // What a device did is at the place of the state that it did it for: both counts have to
         // be the same, or C does not find it.
         if len >= MAX_DEPTH || olen >= MAX_OFFLOAD_DEPTH || len != olen {

@@ -68,15 +68,19 @@ impl State {
     #[inline]
     pub fn is_esp<V: Esp>(&self) -> bool {
         // SAFETY: The state is valid; these are never changed.
-        let (id, props) = unsafe { (&(*self.as_raw()).id, &(*self.as_raw()).props) };
-        id.proto == family::ESP && u32::from(props.family) == V::ADDRESS_FAMILY
+        let proto = unsafe { (*self.as_raw()).id.proto };
+        // SAFETY: As above.
+        let family = unsafe { (*self.as_raw()).props.family };
+        proto == family::ESP && u32::from(family) == V::ADDRESS_FAMILY
     }
 
     /// Whether it was valid a moment ago: only under its lock is that sure.
     #[inline]
     pub fn was_valid(&self) -> bool {
-        // SAFETY: The state is valid; C reads this without a lock, too.
-        let state = unsafe { addr_of!((*self.as_raw()).km.state).read_volatile() };
+        // SAFETY: The state is valid; only an address is taken.
+        let state = unsafe { addr_of!((*self.as_raw()).km.state) };
+        // SAFETY: C reads this without a lock, too.
+        let state = unsafe { state.read_volatile() };
         u32::from(state) == bindings::XFRM_STATE_VALID
     }
 
@@ -111,8 +115,10 @@ impl State {
     /// Which packets it is for.
     #[inline]
     pub(crate) fn selector(&self) -> bindings::xfrm_selector {
-        // SAFETY: The state is valid. C reads this without a lock, too.
-        unsafe { addr_of!((*self.as_raw()).sel).read() }
+        // SAFETY: The state is valid; only an address is taken.
+        let selector = unsafe { addr_of!((*self.as_raw()).sel) };
+        // SAFETY: C reads this without a lock, too.
+        unsafe { selector.read() }
     }
 
     /// Whether the packet that is left is one by itself: `XFRM_MODE_FLAG_TUNNEL`.
@@ -206,8 +212,10 @@ impl OwnedState {
     /// The mark of packets that the state was found for: `xfrm_smark_get()`.
     #[inline]
     pub(crate) fn output_mark(&self, mark: u32) -> u32 {
-        // SAFETY: By the type's invariants the state is valid.
-        let smark = unsafe { addr_of!((*self.0.as_ptr()).props.smark).read_volatile() };
+        // SAFETY: By the type's invariants the state is valid; only an address is taken.
+        let smark = unsafe { addr_of!((*self.0.as_ptr()).props.smark) };
+        // SAFETY: C reads this without a lock, too.
+        let smark = unsafe { smark.read_volatile() };
         (smark.v & smark.m) | (mark & !smark.m)
     }
 
@@ -306,7 +314,9 @@ impl Locked<'_> {
     pub fn check_expire(&mut self) -> Result<(), Cause> {
         let x = self.x.as_raw();
         // SAFETY: The state is valid, and its lock held.
-        let (cur, lft) = unsafe { (&(*x).curlft, &(*x).lft) };
+        let cur = unsafe { &(*x).curlft };
+        // SAFETY: As above.
+        let lft = unsafe { &(*x).lft };
         // SAFETY: As above.
         let xso = unsafe { &(*x).xso };
         let idle = cur.use_time != 0
@@ -343,8 +353,10 @@ impl Locked<'_> {
     #[inline]
     fn advance_device(&mut self) {
         let x = self.x.as_raw();
-        // SAFETY: The state is valid.
-        let dev = unsafe { addr_of!((*x).xso.dev).read_volatile() };
+        // SAFETY: The state is valid; only an address is taken.
+        let dev = unsafe { addr_of!((*x).xso.dev) };
+        // SAFETY: As above.
+        let dev = unsafe { dev.read_volatile() };
         if dev.is_null() {
             return;
         }
