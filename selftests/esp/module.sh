@@ -36,7 +36,7 @@ for version in 4 6; do
 	name=esp${version}_offload
 	check "IPv$version: C's module cannot be loaded over ours by modprobe" \
 		eval "! modprobe -q $name"
-	check "IPv$version: ... and an unoffloaded alias brings ours" eval \
+	check "IPv$version: ... and the alias for the first state brings ours" eval \
 		"modprobe xfrm-offload-$([ $version = 4 ] && echo 2 || echo 10)-50 && [ ! -e /sys/module/$name ]"
 	slowwait 10 rmmod "${name}_rust" || ktap_exit_fail_msg "something holds ${name}_rust"
 	# The file for modprobe keeps C's away from modprobe; insmod does not ask it.
