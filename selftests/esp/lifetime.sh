@@ -7,7 +7,7 @@
 # shellcheck source=selftests/esp/lib.bash
 source "$(dirname "$0")/lib.bash"
 
-plan 31
+plan 30
 setup_espdev 2
 
 # shellcheck disable=SC2154 # set by setup_ns

@@ -280,7 +280,7 @@ static int __init espdev_init(void)
 			goto fail;
 		devices[i] = dev;
 		espdev_setup(dev);
-		snprintf(dev->name, sizeof(dev->name), "espdev%u", i);
+		scnprintf(dev->name, sizeof(dev->name), "espdev%u", i);
 	}
 	for (i = 0; i < 2 * pairs; i++) {
 		port = netdev_priv(devices[i]);
