@@ -142,14 +142,13 @@ impl<'a, V: Esp> Arrived<'a, V> {
     pub fn find_way(&mut self) -> bool {
         let from = self.skb.network_place();
         let len = self.skb.data_place().wrapping_sub(from);
-        // SAFETY: GRO got here by this header, which therefore is in the linear part. Where it is
-        // not before the data, `len` is too large, and there is none.
-        let header = match self.skb.data_place() >= from {
-            true => unsafe {
-                core::slice::from_raw_parts(self.skb.network_header(), usize::from(len))
-            },
-            false => return false,
-        };
+        if self.skb.data_place() < from {
+            return false;
+        }
+        // SAFETY: GRO got here by this header, which therefore is in the linear part, and ends
+        // where the data begins.
+        let header =
+            unsafe { core::slice::from_raw_parts(self.skb.network_header(), usize::from(len)) };
         match V::next_header_offset(header) {
             Some(offset) => {
                 self.next_header_offset = offset;
@@ -428,9 +427,10 @@ impl<V: Esp> Packet<V> {
             let is_gro = self.skb.offload().is_some_and(|offload| offload.is_gro());
             // SAFETY: The RCU read lock is held.
             let afinfo = unsafe { bindings::xfrm_state_afinfo_get_rcu(V::ADDRESS_FAMILY) };
-            // SAFETY: What was found is valid in the RCU read section.
-            let finish = NonNull::new(afinfo)
-                .and_then(|afinfo| unsafe { (*afinfo.as_ptr()).transport_finish });
+            let finish = NonNull::new(afinfo).and_then(|afinfo| {
+                // SAFETY: What was found is valid in the RCU read section.
+                unsafe { (*afinfo.as_ptr()).transport_finish }
+            });
             let Some(finish) = finish else {
                 return;
             };

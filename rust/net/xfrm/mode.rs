@@ -75,9 +75,11 @@ fn other(x: &State, skb: &mut SkBuff, seq: Be32) -> Result<Removed> {
     let seq_hi = unsafe { bindings::xfrm_replay_seqhi(x.as_raw(), seq.raw()) };
     let cb = skb.control_block_mut::<bindings::xfrm_skb_cb>();
     // SAFETY: C expects the number in the control block, and what the payload is over its end.
-    unsafe { (*cb).seq.input.as_mut() }.low = seq.raw();
+    let numbers = unsafe { &mut (*cb).seq.input };
     // SAFETY: As above.
-    unsafe { (*cb).seq.input.as_mut() }.hi = seq_hi.to_be();
+    let numbers = unsafe { numbers.as_mut() };
+    numbers.low = seq.raw();
+    numbers.hi = seq_hi.to_be();
     let cb = skb.control_block_mut::<bindings::xfrm_mode_skb_cb>();
     // SAFETY: As above.
     unsafe { (*cb).protocol = next };
@@ -276,7 +278,9 @@ fn beet_v4(skb: &mut SkBuff, outer: &Outer, selector: &bindings::xfrm_selector) 
     header[8] = outer.ttl;
     header[9] = protocol;
     // SAFETY: The selector is one of IPv4.
-    let (saddr, daddr) = unsafe { (selector.saddr.a4, selector.daddr.a4) };
+    let saddr = unsafe { selector.saddr.a4 };
+    // SAFETY: As above.
+    let daddr = unsafe { selector.daddr.a4 };
     header[12..16].copy_from_slice(&saddr.to_ne_bytes());
     header[16..20].copy_from_slice(&daddr.to_ne_bytes());
     let len = usize::from(ihl) * 4;
@@ -313,7 +317,9 @@ fn beet_v6(skb: &mut SkBuff, outer: &Outer, selector: &bindings::xfrm_selector) 
     header[6] = protocol;
     header[7] = outer.ttl;
     // SAFETY: The selector is one of IPv6.
-    let (saddr, daddr) = unsafe { (selector.saddr.a6, selector.daddr.a6) };
+    let saddr = unsafe { selector.saddr.a6 };
+    // SAFETY: As above.
+    let daddr = unsafe { selector.daddr.a6 };
     let words = Iterator::chain(saddr.iter(), &daddr);
     for (to, from) in header[8..40].chunks_exact_mut(4).zip(words) {
         to.copy_from_slice(&from.to_ne_bytes());

@@ -231,16 +231,21 @@ impl State {
     pub fn is_in_udp(&self) -> bool {
         // SAFETY: The state is valid.
         let encap = unsafe { (*self.as_raw()).encap };
+        if encap.is_null() {
+            return false;
+        }
         // SAFETY: It stays as long as the state.
-        !encap.is_null()
-            && u32::from(unsafe { (*encap).encap_type }) == bindings::UDP_ENCAP_ESPINUDP
+        let encap_type = unsafe { (*encap).encap_type };
+        u32::from(encap_type) == bindings::UDP_ENCAP_ESPINUDP
     }
 
     /// Whether its selector is for IPv6.
     #[inline]
     pub fn selects_v6(&self) -> bool {
         // SAFETY: The state is valid.
-        let family = unsafe { addr_of!((*self.as_raw()).sel.family).read() };
+        let family = unsafe { addr_of!((*self.as_raw()).sel.family) };
+        // SAFETY: As above.
+        let family = unsafe { family.read() };
         u32::from(family) == bindings::AF_INET6
     }
 
@@ -263,7 +268,9 @@ impl State {
     pub(super) fn inner_family(&self, protocol: u8) -> u32 {
         let x = self.as_raw();
         // SAFETY: The state is valid.
-        let selects_one = unsafe { addr_of!((*x).sel.family).read() } != 0;
+        let selected = unsafe { addr_of!((*x).sel.family) };
+        // SAFETY: As above.
+        let selects_one = unsafe { selected.read() } != 0;
         // SAFETY: As above.
         let family = u32::from(unsafe { (*x).props.family });
         let same = match u32::from(protocol) {
@@ -367,7 +374,9 @@ impl<'a, V: Esp> Outgoing<'a, V> {
     #[inline]
     pub fn leaves_by_own_device(&self) -> bool {
         // SAFETY: The state is valid. C reads this without a lock, too.
-        let dev = unsafe { addr_of!((*self.x.as_raw()).xso.dev).read_volatile() };
+        let dev = unsafe { addr_of!((*self.x.as_raw()).xso.dev) };
+        // SAFETY: As above.
+        let dev = unsafe { dev.read_volatile() };
         dev == self.skb.dev()
     }
 
@@ -413,7 +422,9 @@ impl<'a, V: Output> Outgoing<'a, V> {
 
         let cb = self.skb.control_block::<bindings::xfrm_skb_cb>();
         // SAFETY: On the way out, this is what the control block holds.
-        let seq = unsafe { (*cb).seq.output.as_ref() }.low;
+        let output = unsafe { &(*cb).seq.output };
+        // SAFETY: As above.
+        let seq = unsafe { output.as_ref() }.low;
         self.write_numbers(self.skb.transport_place(), seq)?;
         self.offload().proto = protocol;
         Ok(())

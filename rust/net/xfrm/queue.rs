@@ -275,8 +275,10 @@ impl<V: Esp, P: Poll<V>> Queues<V, P> {
         if !packet.skb().is_dev_up() {
             return Err(Full::Down(packet));
         }
+        // SAFETY: Only an address is taken.
+        let limit = unsafe { &raw const bindings::net_hotdata.max_backlog };
         // SAFETY: C writes it as one word.
-        let limit = unsafe { (&raw const bindings::net_hotdata.max_backlog).read_volatile() };
+        let limit = unsafe { limit.read_volatile() };
         if cell.len.load(Ordering::Relaxed) > limit as u32 {
             return Err(Full::Limit(packet));
         }
