@@ -5,7 +5,9 @@
 BUDGETS has, for each release of the kernel, what Rust's paths cost when that was last looked at:
 instructions that the path adds, and contended writes of the whole path. check fails where they
 cost more than that and a little, and ends with "N passed, N failed, N skipped"; record writes down
-what they cost now. For a kernel without budgets there is nothing to compare with: skipped. What the
+what they cost now. Instructions go with those of C in the same boot: the kernel's tables are hashed
+with random keys, so that what both search takes more of them in one boot than in another (IPv6: 32
+for a second socket in a slot), C and Rust alike. For a kernel without budgets there is nothing to compare with: skipped. What the
 plugin's own test passed is among the passed.
 """
 
@@ -18,16 +20,21 @@ INSTRUCTIONS, WRITES = 1.02, 0.05
 
 
 def costs(results):
-    """{kind: {name: cost}}"""
+    """{kind: {name: cost}}; of instructions {"c": cost, "rust": cost}"""
     instructions = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}":
-                    row["rust"]["median"] for row in results["instructions"]}
+                    {impl: row[impl]["median"] for impl in ("c", "rust")}
+                    for row in results["instructions"]}
     writes = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}, {row['cpus']} CPUs":
               row["writes"]["rust"] for row in results.get("contention", ())}
     return {"instructions": instructions, "contended writes": writes}
 
 
-def allowed(kind, budget):
-    return budget * INSTRUCTIONS if kind == "instructions" else budget + WRITES
+def compare(kind, cost, budget):
+    """(cost, what it was, what it may be), of Rust"""
+    if kind != "instructions":
+        return cost, budget, budget + WRITES
+    was = budget["rust"] + cost["c"] - budget["c"]
+    return cost["rust"], was, was * INSTRUCTIONS
 
 
 def check(found, budgets, release, only):
@@ -43,9 +50,11 @@ def check(found, budgets, release, only):
             if budget is None:
                 skipped += 1
                 print(f"SKIP    {name}: no budget of {kind} for {release}")
-            elif cost > allowed(kind, budget):
+                continue
+            now, was, limit = compare(kind, cost, budget)
+            if now > limit:
                 failed += 1
-                print(f"FAILED  {name}: {cost:.2f} {kind} a packet, the budget is {budget:.2f}")
+                print(f"FAILED  {name}: {now:.2f} {kind} a packet, the budget is {was:.2f}")
             else:
                 passed += 1
         # What is in the budgets and was not measured would go unnoticed otherwise.
