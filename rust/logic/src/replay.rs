@@ -80,6 +80,28 @@ impl Window<'_> {
     }
 }
 
+/// Whether a number of 32 bits can be accepted. `within` tells, of one that is so much lower than
+/// the highest one, `top`.
+#[inline(always)]
+fn check(
+    window: u32,
+    top: u32,
+    seq: u32,
+    within: impl FnOnce(u32) -> Result<Place, Refused>,
+) -> Result<Place, Refused> {
+    if window == 0 {
+        return Ok(Place::Unwatched);
+    }
+    if seq == 0 {
+        return Err(Refused::Zero);
+    }
+    if seq > top {
+        let by = seq.wrapping_sub(top);
+        return Ok(Place::Ahead { by, carry: false });
+    }
+    within(top.wrapping_sub(seq))
+}
+
 /// `struct xfrm_replay_state`: a window in one word. Bit `n` is for the number `seq - n`.
 pub struct Legacy<'a> {
     /// The highest number.
@@ -94,25 +116,15 @@ impl Legacy<'_> {
     /// Whether a number can be accepted.
     #[inline]
     pub fn check(&self, seq: u32) -> Result<Place, Refused> {
-        if self.window == 0 {
-            return Ok(Place::Unwatched);
-        }
-        if seq == 0 {
-            return Err(Refused::Zero);
-        }
-        let top = *self.seq;
-        if seq > top {
-            let by = seq.wrapping_sub(top);
-            return Ok(Place::Ahead { by, carry: false });
-        }
-        let by = top.wrapping_sub(seq);
-        if by >= self.window {
-            return Err(Refused::Left);
-        }
-        if *self.bitmap & bit(by) != 0 {
-            return Err(Refused::Seen);
-        }
-        Ok(Place::Within { by })
+        check(self.window, *self.seq, seq, |by| {
+            if by >= self.window {
+                return Err(Refused::Left);
+            }
+            if *self.bitmap & bit(by) != 0 {
+                return Err(Refused::Seen);
+            }
+            Ok(Place::Within { by })
+        })
     }
 
     /// Notes a number as accepted.
@@ -153,18 +165,7 @@ impl Bitmap<'_> {
     /// Whether a number can be accepted.
     #[inline]
     pub fn check(&self, seq: u32) -> Result<Place, Refused> {
-        if self.window == 0 {
-            return Ok(Place::Unwatched);
-        }
-        if seq == 0 {
-            return Err(Refused::Zero);
-        }
-        let top = *self.seq;
-        if seq > top {
-            let by = seq.wrapping_sub(top);
-            return Ok(Place::Ahead { by, carry: false });
-        }
-        self.check_within(top.wrapping_sub(seq))
+        check(self.window, *self.seq, seq, |by| self.check_within(by))
     }
 
     /// Notes a number as accepted.
