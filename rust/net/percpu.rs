@@ -8,6 +8,7 @@
 //! C header: [`include/linux/percpu-defs.h`](srctree/include/linux/percpu-defs.h)
 
 use core::cell::UnsafeCell;
+use kernel::fmt;
 use nf_bindings as bindings;
 
 /// The number of counters in a [`Block`].
@@ -130,8 +131,16 @@ pub(crate) unsafe fn decrement_int(count: *mut i32) {
     unsafe { core::arch::asm!("dec dword ptr gs:[{}]", in(reg) count, options(nostack)) };
 }
 
+/// Writes a line for each counter, its name and its value.
+pub fn write<E: Event, C: Counters<E>>(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, name) in E::NAMES.iter().enumerate() {
+        writeln!(f, "{name} {}", C::sum(index))?;
+    }
+    Ok(())
+}
+
 /// Defines a module's counters: `percpu_counters!(struct Stats: Event);` makes a type `Stats` that
-/// implements [`Counters`] for the events `Event`.
+/// implements [`Counters`] for the events `Event`, and is what a file in debugfs can show.
 #[macro_export]
 macro_rules! percpu_counters {
     ($(#[$attr:meta])* $vis:vis struct $name:ident: $event:ty;) => {
@@ -166,6 +175,15 @@ macro_rules! percpu_counters {
                             options(nostack),
                         )
                     };
+                }
+            }
+
+            impl ::kernel::debugfs::Writer for $name {
+                fn write(
+                    &self,
+                    f: &mut ::kernel::fmt::Formatter<'_>,
+                ) -> ::kernel::fmt::Result {
+                    $crate::percpu::write::<$event, Self>(f)
                 }
             }
         };

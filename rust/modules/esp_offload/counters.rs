@@ -2,12 +2,8 @@
 
 //! What happened to packets, in debugfs: `esp4_offload_rust/counters`.
 
-use kernel::{
-    debugfs::Writer,
-    fmt, //
-};
 use net::{
-    percpu::{self, Event as _},
+    percpu,
     xfrm::mib::Cause, //
 };
 
@@ -130,17 +126,4 @@ impl percpu::Event for Event {
 net::percpu_counters! {
     /// Counts events, on each CPU by itself.
     pub(crate) struct Stats: Event;
-}
-
-/// The file: a line for each counter, its name and its value.
-pub(crate) struct Counters;
-
-impl Writer for Counters {
-    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in Event::NAMES.iter().enumerate() {
-            let count = <Stats as percpu::Counters<Event>>::sum(index);
-            writeln!(f, "{name} {count}")?;
-        }
-        Ok(())
-    }
 }

@@ -3,7 +3,7 @@
 //! What the module registers, and in which order it comes and goes.
 
 use crate::{
-    counters::Counters,
+    counters::Stats,
     receive::Receiver,
     switch::Switch,
     transmit::Transmitter,
@@ -58,7 +58,7 @@ pub(crate) struct EspOffload {
     #[pin]
     switch: File<Switch>,
     #[pin]
-    counters: File<Counters>,
+    counters: File<Stats>,
     dir: Dir,
 }
 
@@ -71,7 +71,7 @@ impl kernel::InPlaceModule for EspOffload {
                     return Err(refuse());
                 }
             },
-            counters <- dir.read_only_file(c"counters", Counters),
+            counters <- dir.read_only_file(c"counters", Stats),
             switch <- dir.read_write_file(c"per_burst", Switch),
             context <- Published::new(&CONTEXT, try_pin_init!(Context {
                 handlers <- Handlers::new(),

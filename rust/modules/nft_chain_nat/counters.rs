@@ -2,11 +2,7 @@
 
 //! What the hooks did, in debugfs: `nft_chain_nat_rust/counters`.
 
-use kernel::{
-    debugfs::Writer,
-    fmt, //
-};
-use net::percpu::{self, Event as _};
+use net::percpu;
 
 /// What happens to a packet in the hooks; each is counted.
 #[derive(Clone, Copy)]
@@ -59,20 +55,4 @@ impl percpu::Event for Event {
 net::percpu_counters! {
     /// Counts events, on each CPU by itself.
     pub(crate) struct Stats: Event;
-}
-
-/// The file: a line for each counter, its name and its value.
-pub(crate) struct Counters;
-
-impl Writer for Counters {
-    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in Event::NAMES.iter().enumerate() {
-            writeln!(
-                f,
-                "{name} {}",
-                <Stats as percpu::Counters<Event>>::sum(index)
-            )?;
-        }
-        Ok(())
-    }
 }

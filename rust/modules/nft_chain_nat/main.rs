@@ -12,7 +12,7 @@ mod counters;
 mod hooks;
 
 use chains::NatNet;
-use counters::Counters;
+use counters::Stats;
 use kernel::{
     debugfs::{Dir, File},
     prelude::*, //
@@ -37,7 +37,7 @@ struct NftChainNat {
     #[pin]
     chains: NatChains<NatNet>,
     #[pin]
-    counters: File<Counters>,
+    counters: File<Stats>,
     dir: Dir,
 }
 
@@ -54,7 +54,7 @@ impl kernel::InPlaceModule for NftChainNat {
                     return Err(EEXIST);
                 }
             },
-            counters <- dir.read_only_file(c"counters", Counters),
+            counters <- dir.read_only_file(c"counters", Stats),
             chains <- NatChains::new(module, hooks::DO_CHAIN),
             dir: dir,
         })

@@ -10,7 +10,7 @@
 mod counters;
 mod socket;
 
-use counters::Counters;
+use counters::Stats;
 use kernel::{
     debugfs::{Dir, File},
     prelude::*, //
@@ -41,7 +41,7 @@ struct NftSocket {
     #[pin]
     ipv6: Registration<Socket>,
     #[pin]
-    counters: File<Counters>,
+    counters: File<Stats>,
     dir: Dir,
 }
 
@@ -49,7 +49,7 @@ impl kernel::InPlaceModule for NftSocket {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         let dir = Dir::new(c"nft_socket_rust");
         try_pin_init!(Self {
-            counters <- dir.read_only_file(c"counters", Counters),
+            counters <- dir.read_only_file(c"counters", Stats),
             inet <- Registration::new(module, Family::Inet),
             ipv4 <- Registration::new(module, Family::Ipv4),
             ipv6 <- Registration::new(module, Family::Ipv6),
