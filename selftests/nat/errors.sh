@@ -50,15 +50,7 @@ for version in 4 6; do
 	EOF
 done >"$tmp/rules"
 rules "$router" <"$tmp/rules"
-# shellcheck disable=SC2154 # set by setup_ns
-rules "$server" <<-EOF
-	table inet t {
-		chain prerouting {
-			type filter hook prerouting priority -300
-			udp dport 7000-7199 drop
-		}
-	}
-EOF
+silent_server
 
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$router" "$server" <<-'EOF'

@@ -33,15 +33,7 @@ rules "$router" <<-EOF
 		}
 	}
 EOF
-# shellcheck disable=SC2154 # set by setup_ns
-rules "$server" <<-EOF
-	table inet t {
-		chain prerouting {
-			type filter hook prerouting priority -300
-			udp dport 7000-7199 drop
-		}
-	}
-EOF
+silent_server
 
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$router" "$server" <<-'EOF'

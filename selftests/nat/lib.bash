@@ -90,3 +90,18 @@ setup_router()
 		done
 	} | ip -n "$server" -batch -
 }
+
+# silent_server: what comes to the ports of the tests there is seen by who looks at the wire, and by
+# nobody else, so that no stack answers
+silent_server()
+{
+	# shellcheck disable=SC2154 # set by setup_ns
+	rules "$server" <<-EOF
+		table inet t {
+			chain prerouting {
+				type filter hook prerouting priority -300
+				udp dport 7000-7199 drop
+			}
+		}
+	EOF
+}
