@@ -13,8 +13,9 @@ use net::{
     xfrm::{
         family::Esp,
         offload::Segments,
-        output::{OuterMode, Outgoing},
-        segment::{Segment, BEET_HEADER, BEET_HEADER_LEN, TCP}, //
+        output::Outgoing,
+        segment::{Segment, BEET_HEADER, BEET_HEADER_LEN, TCP},
+        state::Mode, //
     }, //
 };
 
@@ -31,10 +32,10 @@ pub(crate) fn gso_segment(mut packet: Outgoing<'_, Ip>, features: Features) -> R
     let features = inner_features(&packet, features);
     packet.set_segmented();
     match packet.state().outer_mode() {
-        OuterMode::Tunnel => packet.cut_inner(features),
-        OuterMode::Transport => transport(packet, features),
-        OuterMode::Beet => beet(packet, features),
-        OuterMode::Other => Err(EOPNOTSUPP),
+        Mode::Tunnel => packet.cut_inner(features),
+        Mode::Transport => transport(packet, features),
+        Mode::Beet => beet(packet, features),
+        Mode::Other => Err(EOPNOTSUPP),
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{
     family::{self, Esp},
     secpath,
-    state::State, //
+    state::{Mode, State}, //
 };
 use crate::{
     gso::Features,
@@ -38,6 +38,9 @@ pub trait Output: Esp {
     /// header, which for packets that are not segmented stands for the number of what follows.
     #[doc(hidden)]
     const WRITES_UDP_TO_MAC: bool;
+    /// Where in the header it stands what the header carries.
+    #[doc(hidden)]
+    const PROTOCOL_OFFSET: u16;
 
     /// Puts a trailer at the end, and UDP's header in front where the state says so:
     /// `esp_output_head()`. Negative where it fails.
@@ -70,7 +73,12 @@ pub trait Output: Esp {
 
     /// Lets the header say that UDP follows it.
     #[doc(hidden)]
-    fn set_udp(skb: &mut SkBuff) -> Result;
+    #[inline(always)]
+    fn set_udp(skb: &mut SkBuff) -> Result {
+        let place = skb.network_place().wrapping_add(Self::PROTOCOL_OFFSET);
+        *skb.bytes_at_mut(place).ok_or(EINVAL)? = [bindings::IPPROTO_UDP as u8];
+        Ok(())
+    }
 
     /// Completes the header, where the data begins: its length and its checksum.
     #[doc(hidden)]
@@ -80,6 +88,7 @@ pub trait Output: Esp {
 impl Output for Ipv4 {
     const USES_PARTIAL_FEATURES: bool = true;
     const WRITES_UDP_TO_MAC: bool = false;
+    const PROTOCOL_OFFSET: u16 = 9;
 
     #[inline(always)]
     unsafe fn output_head(
@@ -103,17 +112,8 @@ impl Output for Ipv4 {
 
     #[inline(always)]
     fn carries(skb: &SkBuff, _skip: bool) -> Option<u8> {
-        const PROTOCOL: u16 = 9;
-        let place = skb.network_place().wrapping_add(PROTOCOL);
+        let place = skb.network_place().wrapping_add(Self::PROTOCOL_OFFSET);
         skb.bytes_at(place, 1)?.first().copied()
-    }
-
-    #[inline(always)]
-    fn set_udp(skb: &mut SkBuff) -> Result {
-        const PROTOCOL: u16 = 9;
-        let place = skb.network_place().wrapping_add(PROTOCOL);
-        *skb.bytes_at_mut(place).ok_or(EINVAL)? = [bindings::IPPROTO_UDP as u8];
-        Ok(())
     }
 
     #[inline]
@@ -134,6 +134,7 @@ impl Output for Ipv4 {
 impl Output for Ipv6 {
     const USES_PARTIAL_FEATURES: bool = false;
     const WRITES_UDP_TO_MAC: bool = true;
+    const PROTOCOL_OFFSET: u16 = 6;
 
     #[inline(always)]
     unsafe fn output_head(
@@ -157,22 +158,13 @@ impl Output for Ipv6 {
 
     #[inline]
     fn carries(skb: &SkBuff, skip: bool) -> Option<u8> {
-        const NEXT_HEADER: u16 = 6;
-        let place = skb.network_place().wrapping_add(NEXT_HEADER);
+        let place = skb.network_place().wrapping_add(Self::PROTOCOL_OFFSET);
         let mut next = skb.bytes_at(place, 1)?.first().copied()?;
         if skip {
             // What it cannot skip, C takes for what is carried, too.
             let _ = skip_extensions(skb, Self::HEADER_LEN, &mut next);
         }
         Some(next)
-    }
-
-    #[inline(always)]
-    fn set_udp(skb: &mut SkBuff) -> Result {
-        const NEXT_HEADER: u16 = 6;
-        let place = skb.network_place().wrapping_add(NEXT_HEADER);
-        *skb.bytes_at_mut(place).ok_or(EINVAL)? = [bindings::IPPROTO_UDP as u8];
-        Ok(())
     }
 
     #[inline]
@@ -198,45 +190,19 @@ pub(super) fn skip_extensions(skb: &SkBuff, start: u32, next: &mut u8) -> Option
     u32::try_from(offset).ok()
 }
 
-/// What a state makes of a packet on its way out, `XFRM_MODE_*` of `x->outer_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OuterMode {
-    /// The header stays, and ESP comes behind it.
-    Transport,
-    /// A packet in a packet.
-    Tunnel,
-    /// A packet in a packet, but for the inner header, which the state knows.
-    Beet,
-    /// One that there is no segmentation for.
-    Other,
-}
-
 /// What sending needs to know of a state. None of it ever changes.
 impl State {
-    /// The mode.
+    /// The mode, of `x->outer_mode`.
     #[inline]
-    pub fn outer_mode(&self) -> OuterMode {
+    pub fn outer_mode(&self) -> Mode {
         // SAFETY: The state is valid.
-        let mode = unsafe { (*self.as_raw()).outer_mode.encap };
-        match u32::from(mode) {
-            bindings::XFRM_MODE_TRANSPORT => OuterMode::Transport,
-            bindings::XFRM_MODE_TUNNEL => OuterMode::Tunnel,
-            bindings::XFRM_MODE_BEET => OuterMode::Beet,
-            _ => OuterMode::Other,
-        }
+        Mode::from_raw(unsafe { (*self.as_raw()).outer_mode.encap })
     }
 
     /// Whether packets go in UDP besides.
     #[inline]
     pub fn is_in_udp(&self) -> bool {
-        // SAFETY: The state is valid.
-        let encap = unsafe { (*self.as_raw()).encap };
-        if encap.is_null() {
-            return false;
-        }
-        // SAFETY: It stays as long as the state.
-        let encap_type = unsafe { (*encap).encap_type };
-        u32::from(encap_type) == bindings::UDP_ENCAP_ESPINUDP
+        u32::from(self.encap_type()) == bindings::UDP_ENCAP_ESPINUDP
     }
 
     /// Whether its selector is for IPv6.
@@ -414,7 +380,7 @@ impl<'a, V: Output> Outgoing<'a, V> {
     #[inline]
     pub fn write_esp(&mut self) -> Result {
         self.push_header()?;
-        let skip = self.x.outer_mode() == OuterMode::Transport;
+        let skip = self.x.outer_mode() == Mode::Transport;
         let protocol = V::carries(self.skb, skip).ok_or(EINVAL)?;
         // While a packet is transformed, this is where the header in front says what it carries.
         let next_header = self.skb.mac_place().ok_or(EINVAL)?;

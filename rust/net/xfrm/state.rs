@@ -42,8 +42,20 @@ pub enum Mode {
     Tunnel,
     /// A packet in a packet whose header is made up from the state.
     Beet,
-    /// Functions of the mode's own module.
+    /// Functions of the mode's own module, where there are any.
     Other,
+}
+
+impl Mode {
+    #[inline]
+    pub(super) fn from_raw(mode: u8) -> Self {
+        match u32::from(mode) {
+            bindings::XFRM_MODE_TRANSPORT => Self::Transport,
+            bindings::XFRM_MODE_TUNNEL => Self::Tunnel,
+            bindings::XFRM_MODE_BEET => Self::Beet,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl State {
@@ -96,13 +108,19 @@ impl State {
     #[inline]
     pub fn mode(&self) -> Mode {
         // SAFETY: The state is valid; the mode is never changed.
-        let mode = unsafe { (*self.as_raw()).props.mode };
-        match u32::from(mode) {
-            bindings::XFRM_MODE_TRANSPORT => Mode::Transport,
-            bindings::XFRM_MODE_TUNNEL => Mode::Tunnel,
-            bindings::XFRM_MODE_BEET => Mode::Beet,
-            _ => Mode::Other,
+        Mode::from_raw(unsafe { (*self.as_raw()).props.mode })
+    }
+
+    /// What packets are encapsulated in besides, `UDP_ENCAP_*`, or 0.
+    #[inline]
+    pub(super) fn encap_type(&self) -> u16 {
+        // SAFETY: The state is valid.
+        let encap = unsafe { (*self.as_raw()).encap };
+        if encap.is_null() {
+            return 0;
         }
+        // SAFETY: It stays as long as the state.
+        unsafe { (*encap).encap_type }
     }
 
     /// Flags of the state, `XFRM_STATE_*`.
@@ -275,13 +293,7 @@ impl Locked<'_> {
     /// What packets are encapsulated in besides, `UDP_ENCAP_*`, or 0.
     #[inline]
     pub fn encap_type(&self) -> u16 {
-        // SAFETY: The state is valid.
-        let encap = unsafe { (*self.x.as_raw()).encap };
-        if encap.is_null() {
-            return 0;
-        }
-        // SAFETY: It stays as long as the state, and its lock is held.
-        unsafe { (*encap).encap_type }
+        self.x.encap_type()
     }
 
     /// Whether a number may be received: `xfrm_replay_check()` without the record for audit.
