@@ -5,8 +5,9 @@
 # it, and runs the selftests there. Fails on a failed test, on a leak, and on anything that the
 # kernel reports on its console. Ends with "N passed, N failed, N skipped".
 #
-#   GUESTS=2  guests at a time, each with its part of the scripts. A script waits for one thing
-#             after the other, so that two guests use two CPUs better than one with two.
+#   GUESTS=2  guests at a time that share the scripts. A script waits for one thing after the
+#             other, so that two guests use two CPUs better than one with two.
+#   BUDGET=S  after so many seconds no script begins; those that are left are skipped
 
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -17,7 +18,8 @@ GUESTS=${GUESTS:-2}
 [ $# -ne 1 ] || GUESTS=1
 LOGS=$TOP/build/check-debug
 mkdir -p "$LOGS"
-rm -f "$LOGS"/*
+rm -rf "${LOGS:?}"/*
+mkdir "$LOGS/queue"
 
 "$TOP/scripts/debug-kernel.sh"
 say "modules for the debug kernel"
@@ -30,9 +32,9 @@ guest() {
 	shift
 
 	# KASAN has a shadow of an eighth of memory, and freed objects wait in quarantine.
-	MEM=${MEM:-2048M} CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-2400} SHARE='' \
-		CONSOLE=$LOGS/$number.console \
-		CMD="IMPL=rust SHARD=$number/$GUESTS /src/selftests/debug/guest.sh $*" \
+	MEM=${MEM:-2048M} CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-$((${BUDGET:-2400} + 1200))} \
+		SHARE=$LOGS/queue SHARE_RW=1 CONSOLE=$LOGS/$number.console \
+		CMD="IMPL=rust QUEUE=/share BUDGET=${BUDGET:-} /src/selftests/debug/guest.sh $*" \
 		"$TOP/selftests/vmtest.sh" >"$LOGS/$number.log" 2>&1 </dev/null || rc=$?
 	echo "$rc" >"$LOGS/$number.status"
 }
@@ -78,6 +80,12 @@ for ((number = 1; number <= GUESTS; number++)); do
 	fi
 	passed=$((passed + ok - skip)) failed=$((failed + not_ok)) skipped=$((skipped + skip))
 done
+taken=$(find "$LOGS/queue" -mindepth 1 | wc -l)
+ran=$(cat "$LOGS"/*.log | grep -cE '^(not )?ok [0-9]+ selftests: ' || :)
+if [ "$taken" = 0 ] || [ "$ran" != "$taken" ]; then
+	say "the guests took $taken scripts and ran $ran"
+	failed=$((failed + 1))
+fi
 say "done"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

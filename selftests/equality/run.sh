@@ -7,6 +7,7 @@
 #
 #   SEED=1       what the pseudo-random part of the packets is made from
 #   ONLY=REGEX   only the classes of packets whose names match
+#   EVERY=1      only each so many-th packet of a class
 
 # run.sh: timeout=400
 

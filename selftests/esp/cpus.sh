@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # run.sh: timeout=300
 #
-# Two CPUs receive the same 100,000 numbers of one state at the same time: one copy of each passes.
+# Two CPUs receive the same NUMBERS numbers of one state at the same time: one copy of each passes.
 # And two CPUs that receive different ones: all pass.
 
 # shellcheck source=selftests/esp/lib.bash
 source "$(dirname "$0")/lib.bash"
 
+: "${NUMBERS:=100000}"
 plan 7
 setup_espdev 2
 
@@ -23,12 +24,11 @@ rules "$server" <<-EOT
 EOT
 
 # shellcheck disable=SC2154 # set by setup_ns
-traffic "$client" "$server" <<-'EOT'
+traffic "$client" "$server" "$NUMBERS" <<-'EOT'
 	import sys
 	from esp import *
 
-	NUMBERS = 100000
-
+	NUMBERS = int(sys.argv.pop())
 	w = World(*sys.argv[1:])
 
 	def inject(x, count, first, step=1, queues=3, version=4):
