@@ -41,7 +41,8 @@ namespaces()
 
 # Everything takes ten times as long here: less of the same, except when asked for.
 export ROUNDS=${ROUNDS:-20} PACKETS=${PACKETS:-1000} CYCLES=${CYCLES:-3} NUMBERS=${NUMBERS:-4000}
-export NAMESPACES=${NAMESPACES:-10} DURATION=${DURATION:-1} EVERY=${EVERY:-16}
+export NAMESPACES=${NAMESPACES:-10} DURATION=${DURATION:-1} STRIDE=${STRIDE:-25}
+export HOSTILE=${HOSTILE:-60} SEED=${SEED:-1}
 
 before=$(namespaces)
 "$dir/../run.sh" "$@" || failed=1

@@ -99,7 +99,6 @@ class Run:
         self.observer = Observer()
         self.generated = {}     # packets by class and version
         only = re.compile(os.environ.get("ONLY", ""))
-        self.every = int(os.environ.get("EVERY", 1))
         self.cases = [case for case in CASES + live.CASES if only.search(case.name)]
 
     # The rules
@@ -143,11 +142,7 @@ class Run:
         if key not in self.generated:
             rng = random.Random(f"{self.seed} {case.name} {version}")
             more = (self.pool(version),) if case.mutates else ()
-            # What has to prove something may be the only one of its kind.
-            self.generated[key] = [
-                packet for number, packet in enumerate(
-                    case.function(VERSIONS[version], self.world, rng, *more))
-                if number % self.every == 0 or packet.proves]
+            self.generated[key] = list(case.function(VERSIONS[version], self.world, rng, *more))
         return self.generated[key]
 
     def pool(self, version):

@@ -5,15 +5,16 @@
 # answers compared one by one: whether the expression matched, and what it stored, for each key in
 # each hook of the ip, ip6 and inet tables. With SECONDS: mutated packets for that long.
 #
+#   HOSTILE=S    the same as the argument, which wins
 #   SEED=1       what the pseudo-random part of the packets is made from
 #   ONLY=REGEX   only the classes of packets whose names match
-#   EVERY=1      only each so many-th packet of a class
 
 # run.sh: timeout=400
 
 # shellcheck source=selftests/lib.sh
 source "$(dirname "$0")/../lib.sh"
 
+[ $# -gt 0 ] || [ -z "${HOSTILE:-}" ] || set -- "$HOSTILE"
 here=$(dirname "$(readlink -e "$0")")
 export PYTHONPATH=$PYTHONPATH:$here
 

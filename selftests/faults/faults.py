@@ -42,9 +42,9 @@ class Faults:
         os.pwrite(self.file, b"0", 0)
         return result, not left
 
-    def each(self, function, *args, stride=1):
-        """(n, result) for each n (or each stride-th), until none is left."""
-        for n in itertools.count(1, stride):
+    def each(self, function, *args):
+        """(n, result) for each n, until none is left."""
+        for n in itertools.count(1):
             result, failed = self.nth(n, function, *args)
             if not failed:
                 return

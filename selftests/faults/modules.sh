@@ -12,8 +12,6 @@ source "$(dirname "$0")/../nat/lib.bash"
 # shellcheck source=selftests/faults/lib.bash
 source "$(dirname "$0")/lib.bash"
 
-# Every STRIDE-th allocation only, to be faster.
-: "${STRIDE:=1}"
 plan 10
 setup_ns one two three || exit "$?"
 rmmod nft_chain_nat_rust
@@ -29,14 +27,13 @@ cleanup_hooks+=(put_back)
 echo >/proc/sys/kernel/modprobe
 
 # shellcheck disable=SC2154 # set by setup_ns
-traffic "$one" "$(modinfo -n nft_chain_nat_rust)" "$(modinfo -n nft_socket_rust)" \
-	"$STRIDE" <<-'EOF'
+traffic "$one" "$(modinfo -n nft_chain_nat_rust)" "$(modinfo -n nft_socket_rust)" <<-'EOF'
 	import ctypes, sys
 	from faults import *
 	from net import *
 	from nfnl import *
 
-	ns, *files, stride = sys.argv[1:]
+	ns, *files = sys.argv[1:]
 	libc = ctypes.CDLL(None, use_errno=True)
 	enter(ns)
 	nft, faults = Nft(), Faults()
@@ -60,7 +57,7 @@ traffic "$one" "$(modinfo -n nft_chain_nat_rust)" "$(modinfo -n nft_socket_rust)
 	    fd = os.open(path, os.O_RDONLY)
 	    tally, left, types, again = Tally(), [], [], []
 	    assert load(fd) == 0 and unload(module) == 0
-	    for n, result in faults.each(load, fd, stride=int(stride)):
+	    for n, result in faults.each(load, fd):
 	        tally.add(name(result))
 	        if not result:
 	            # It does without what could not be allocated.

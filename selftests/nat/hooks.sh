@@ -59,7 +59,9 @@ done >"$tmp/rules"
 # shellcheck disable=SC2154 # set by setup_ns
 rules "$router" <"$tmp/rules"
 
-# The stack of each call of the engine, and of each evaluation of a chain.
+# The stack of each call of the engine, and of each translation that a chain decides on. A kernel that
+# unwinds by frame pointers, which a function has not set up yet where it is probed, leaves out who
+# called it: the chain's evaluation there.
 tracing=/sys/kernel/tracing
 untrace()
 {
@@ -70,7 +72,7 @@ untrace()
 } 2>/dev/null
 cleanup_hooks+=(untrace)
 echo "p:nfrust_nat/engine nf_nat_inet_fn" >>$tracing/kprobe_events
-echo "p:nfrust_nat/chain nft_do_chain" >>$tracing/kprobe_events
+echo "p:nfrust_nat/chain nft_nat_eval" >>$tracing/kprobe_events
 echo 1 >$tracing/options/stacktrace
 echo 1 >$tracing/events/nfrust_nat/enable
 
