@@ -26,6 +26,7 @@ use core::{
     cell::{Cell as ResultCell, UnsafeCell},
     marker::PhantomData,
     mem::MaybeUninit,
+    ops::Range,
     pin::Pin,
     ptr::{self, NonNull},
     slice,
@@ -154,6 +155,13 @@ impl<V: Esp> Batch<V> {
         Some(&self.packets().get(index)?.as_ref()?.packet)
     }
 
+    /// A packet, if it is for this state and was not taken.
+    #[inline]
+    pub fn get_of(&self, index: usize, state: usize) -> Option<&Packet<V>> {
+        let waiting = self.packets().get(index)?.as_ref()?;
+        (waiting.state == state).then_some(&waiting.packet)
+    }
+
     /// A packet, to be changed, if it was not taken.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Packet<V>> {
@@ -179,6 +187,22 @@ impl<V: Esp> Batch<V> {
     #[inline]
     pub fn set_result(&self, index: usize, result: Result<u8, Cause>) {
         if let Some(Some(waiting)) = self.packets().get(index) {
+            waiting.result.set(result);
+        }
+    }
+
+    /// Notes for each packet of a state in the range, in order, what `with` makes of what was noted
+    /// before.
+    #[inline(always)]
+    pub fn note(
+        &self,
+        range: Range<usize>,
+        state: usize,
+        mut with: impl FnMut(&Packet<V>, Result<u8, Cause>) -> Result<u8, Cause>,
+    ) {
+        let waiting = self.packets().get(range).unwrap_or_default().iter();
+        for waiting in waiting.flatten().filter(|waiting| waiting.state == state) {
+            let result = with(&waiting.packet, waiting.result.get());
             waiting.result.set(result);
         }
     }
