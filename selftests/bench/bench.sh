@@ -13,7 +13,7 @@
 #
 #   BENCH_APPEND='...'	kernel command line; mitigations=off unless given
 #   BENCH_OUT=DIR	instead of build/bench
-#   BENCH_ONLY='PATH...' only these paths (socket, nat)
+#   BENCH_ONLY='PATH...' only these paths (socket, nat, esp)
 
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

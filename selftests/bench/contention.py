@@ -97,8 +97,10 @@ class Attribution:
             cache, begin = slab
             struct = STRUCTS.get(cache, cache)
             if struct in self.btf.structs:
-                parts = [part for part in self.btf.member(struct, address - begin).split(".")
-                         if part and part not in EMPTY]
+                path = self.btf.member(struct, address - begin).split(".")
+                parts = [part for part in path if part and part not in EMPTY]
+                if path[0] == "refcnt":
+                    parts = ["__rcuref"]
                 # The last one alone, where that is something people know.
                 name = NAMES.get(parts[-1], ".".join(parts[-2:])) if parts else "?"
                 return f"{struct}: {name}"
@@ -122,15 +124,34 @@ class Attribution:
         for one in objects.values():
             one["writes"] = round(one["writes"] / packets, 3)
             one["functions"] = sorted(one["functions"], key=one["functions"].get, reverse=True)[:4]
+        return (sorted(objects.values(), key=lambda one: -one["writes"]),
+                self._functions(symbols, found.blocks, packets))
+
+    @staticmethod
+    def _functions(symbols, blocks, packets):
+        """Instructions a packet, by function"""
         functions = {}
-        for block in found.blocks:
+        for block in blocks:
             if block.pc & KERNEL:
                 name = symbols.function(block.pc)
                 count = sum(block.counts[lines.HARNESS + 1:])
                 functions[name] = functions.get(name, 0) + block.instructions * count
-        return (sorted(objects.values(), key=lambda one: -one["writes"]),
-                {name: round(count / packets, 1) for name, count in functions.items()
-                 if count >= WORTH * packets})
+        return {name: round(count / packets, 1) for name, count in functions.items()
+                if count >= WORTH * packets}
+
+    def locks(self, windows):
+        """One for each path and traffic, with C and Rust"""
+        rows = {}
+        for window in windows:
+            name = tuple(window[part] for part in ("path", "traffic", "ip", "key"))
+            row = rows.setdefault(name, {
+                **dict(zip(("path", "traffic", "ip", "key"), name)),
+                "packets": window["packets"], "functions": {}})
+            row[window["impl"]] = {part: window[part] for part in ("acquisitions", "instructions")}
+            found = lines.read(f"{self.share}/window.{window['window']}")
+            row["functions"][window["impl"]] = self._functions(
+                self._symbols(window["kallsyms"]), found.locked, window["packets"])
+        return list(rows.values())
 
     def rows(self, windows):
         """One for each path, traffic and number of CPUs, with base, C and Rust."""

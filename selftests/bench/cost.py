@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the scenarios have in common: modes, how figures are summed up, and the rows of the report.
 
-A scenario is a module (socket_cost.py, nat_cost.py) with
+A scenario is a module (socket_cost.py, nat_cost.py, esp_cost.py) with
 
     PATH                     its name in the report
     instructions(mode, say)  rows of instructions a packet, by row(), one after the other
     contention(mode, say, windows)
-                             windows.take() for each of contended writes (windows.py)
+                             windows.take() for each of contended writes, and windows.lock() for
+                             what is done under a lock (windows.py)
 
 guest.py imports those that it lists, and runs them one after the other in one boot.
 """

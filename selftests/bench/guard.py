@@ -3,11 +3,12 @@
 """guard.py check|record RESULTS BUDGETS: has anything become dearer?
 
 BUDGETS has, for each release of the kernel, what Rust's paths cost when that was last looked at:
-instructions that the path adds, and contended writes of the whole path. check fails where they
-cost more than that and a little, and ends with "N passed, N failed, N skipped"; record writes down
-what they cost now. Instructions go with those of C in the same boot: the kernel's tables are hashed
-with random keys, so that what both search takes more of them in one boot than in another (IPv6: 32
-for a second socket in a slot), C and Rust alike. For a kernel without budgets there is nothing to compare with: skipped. What the
+instructions that the path adds, those under the lock of a state, and contended writes of the whole
+path. check fails where they cost more than that and a little, and ends with "N passed, N failed,
+N skipped"; record writes down what they cost now, of the paths that were measured. Instructions go
+with those of C in the same boot: the kernel's tables are hashed with random keys, so that what both
+search takes more of them in one boot than in another (IPv6: 32 for a second socket in a slot), C
+and Rust alike. For a kernel without budgets there is nothing to compare with: skipped. What the
 plugin's own test passed is among the passed.
 """
 
@@ -24,15 +25,20 @@ def costs(results):
     instructions = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}":
                     {impl: row[impl]["median"] for impl in ("c", "rust")}
                     for row in results["instructions"]}
+    locks = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}":
+             row["rust"]["instructions"] for row in results.get("locks", ())}
     writes = {f"{row['path']}: {row['traffic']}, IPv{row['ip']}, {row['key']}, {row['cpus']} CPUs":
               row["writes"]["rust"] for row in results.get("contention", ())}
-    return {"instructions": instructions, "contended writes": writes}
+    return {"instructions": instructions, "instructions under the lock": locks,
+            "contended writes": writes}
 
 
 def compare(kind, cost, budget):
     """(cost, what it was, what it may be), of Rust"""
-    if kind != "instructions":
+    if kind == "contended writes":
         return cost, budget, budget + WRITES
+    if kind != "instructions":
+        return cost, budget, budget * INSTRUCTIONS
     was = budget["rust"] + cost["c"] - budget["c"]
     return cost["rust"], was, was * INSTRUCTIONS
 
@@ -78,7 +84,12 @@ def main():
     release, found = results["kernel"], costs(results)
     print()
     if what == "record":
-        budgets[release] = found
+        only = results["only"].split()
+        kept = budgets.get(release, {}) if only else {}
+        budgets[release] = {
+            kind: {**{name: cost for name, cost in kept.get(kind, {}).items()
+                      if name.split(":")[0] not in only}, **names}
+            for kind, names in found.items()}
         with open(path, "w") as file:
             json.dump(budgets, file, indent=1, sort_keys=True)
             file.write("\n")

@@ -22,16 +22,17 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[1:1] = [os.path.join(HERE, "..", "socket")]
+sys.path[1:1] = [os.path.join(HERE, "..", tests) for tests in ("socket", "nat", "esp")]
 sys.dont_write_bytecode = True
 
 import cost          # noqa: E402
+import esp_cost      # noqa: E402
 import nat_cost      # noqa: E402
 import socket_cost   # noqa: E402
 from speed import Speed      # noqa: E402
 from windows import Windows  # noqa: E402
 
-SCENARIOS = (socket_cost, nat_cost)
+SCENARIOS = (socket_cost, nat_cost, esp_cost)
 WINDOWS_OF_TEST = 3
 
 
@@ -77,6 +78,8 @@ def main():
         for scenario in scenarios:
             scenario.contention(mode, say, taker)
         found[what] = taker.list
+        if taker.locks:
+            found["locks"] = taker.locks
     with open(f"{share}/{what}.json", "w") as file:
         json.dump(found, file)
 

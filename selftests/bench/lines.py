@@ -13,23 +13,29 @@ HARNESS = 0
 
 Write = namedtuple("Write", "physical address pc counts")
 Block = namedtuple("Block", "pc instructions counts")
-Found = namedtuple("Found", "writes blocks")
+# How often the lock that is watched was held for so many instructions.
+Hold = namedtuple("Hold", "instructions counts")
+# locked: the blocks that were begun while it was held.
+Found = namedtuple("Found", "writes blocks locked holds")
 
 
 def read(path):
-    writes, blocks = [], []
+    writes, holds = [], []
+    blocks = {"block": [], "locked": []}
     with open(path) as file:
         for line in file:
             kind, *words = line.split()
             if kind == "write":
                 numbers = [int(word, 16) for word in words[:3]]
                 writes.append(Write(*numbers, [int(word) for word in words[3:]]))
-            elif kind == "block":
-                blocks.append(Block(int(words[0], 16), int(words[1]),
-                                    [int(word) for word in words[2:]]))
+            elif kind in blocks:
+                blocks[kind].append(Block(int(words[0], 16), int(words[1]),
+                                          [int(word) for word in words[2:]]))
+            elif kind == "hold":
+                holds.append(Hold(int(words[0]), [int(word) for word in words[1:]]))
             elif kind == "unresolved" and any(int(word) for word in words):
                 raise SystemExit(f"{path}: writes to places unknown: {line}")
-    return Found(writes, blocks)
+    return Found(writes, blocks["block"], blocks["locked"], holds)
 
 
 def hot(writes, packets):

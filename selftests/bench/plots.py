@@ -48,7 +48,7 @@ class Svg:
 
 
 def label(row):
-    key = row["key"] if row["path"] == "nat" else f"socket {row['key']}"
+    key = f"socket {row['key']}" if row["path"] == "socket" else row["key"]
     by = ", pktgen" if row.get("injector") == "pktgen" else ""
     return f"{row['traffic']}, IPv{row['ip']}, {key}{by}"
 

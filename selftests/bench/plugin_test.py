@@ -29,6 +29,21 @@ def counted(path):
     return {address[line]: counts for line, counts in physical.items()}
 
 
+def holds(path):
+    """{instructions: how often the lock was held for so many}, by all"""
+    with open(path) as file:
+        words = [line.split() for line in file if line.startswith("hold ")]
+    return {int(length): sum(map(int, counts)) for _, length, *counts in words}
+
+
+# So many holds may have an interrupt in them, and be longer.
+INTERRUPTED = 5
+
+
+def is_right(expected, found):
+    return 0 <= expected - found <= INTERRUPTED
+
+
 def main():
     program, share = sys.argv[1:]
     passed = failed = 0
@@ -36,8 +51,17 @@ def main():
         said = subprocess.run((program, str(threads)), check=True, stdout=subprocess.PIPE,
                               text=True).stdout
         lines = counted(f"{share}/window.{number}")
+        held, total = holds(f"{share}/window.{number}"), 0
         for line in said.splitlines():
             name, address, *expected = line.split()
+            if name == "hold":
+                total += int(expected[0])
+                right = is_right(int(expected[0]), held.get(int(address), 0))
+                passed, failed = passed + right, failed + (not right)
+                if not right:
+                    print(f"FAILED  {threads} threads, held for {address}: {held}, "
+                          f"expected {expected[0]}")
+                continue
             expected = [int(count) for count in expected] if threads > 1 else []
             found = lines.get(int(address, 16), [])
             # vCPUs beyond the threads' have not written there.
@@ -46,6 +70,9 @@ def main():
             else:
                 failed += 1
                 print(f"FAILED  {threads} threads, {name}: {found}, expected {expected}")
+        if sum(held.values()) != total:
+            failed += 1
+            print(f"FAILED  {threads} threads: held {sum(held.values())} times, not {total}")
     print(f"{passed} passed, {failed} failed, 0 skipped")
     sys.exit(1 if failed else 0)
 

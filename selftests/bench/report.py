@@ -68,7 +68,18 @@ def nat_table(rows):
                f"{c - rust:7.0f}  {row['ratio']:5.2f}{'' if row['met'] else '*'}")
 
 
-TABLES = {"socket": socket_table, "nat": nat_table}
+def esp_table(rows):
+    yield "Instructions a packet that receiving ESP adds to receiving what it holds (base)"
+    yield ""
+    yield f"{'':45}{'base':>7}{'C':>7}{'Rust':>7}{'fewer':>7}  ratio"
+    for row in rows:
+        c, rust = row["c"]["median"], row["rust"]["median"]
+        yield (f"{row['traffic'] + ', ' + row['key']:42} v{row['ip']}{row['base']['median']:7.0f}"
+               f"{c:7.0f}{rust:7.0f}{c - rust:7.0f}  {row['ratio']:5.2f}"
+               f"{'' if row['met'] else '*'}")
+
+
+TABLES = {"socket": socket_table, "nat": nat_table, "esp": esp_table}
 
 
 def spread(summary):
@@ -112,6 +123,17 @@ def contention_table(rows):
             yield f"  {name[:43]:43}{figures}  {', '.join(dict.fromkeys(where))[:60]}"
 
 
+def lock_table(rows):
+    yield "Under the lock of the state: instructions a packet, and times it is taken for a packet"
+    yield ""
+    yield f"{'':45}{'C':>7}{'Rust':>7}  ratio{'C':>10}{'Rust':>8}"
+    for row in rows:
+        c, rust = row["c"], row["rust"]
+        yield (f"{row['traffic'] + ', ' + row['key']:42} v{row['ip']}{c['instructions']:7.1f}"
+               f"{rust['instructions']:7.1f}{rust['instructions'] / c['instructions']:7.2f}"
+               f"{c['acquisitions']:10.4f}{rust['acquisitions']:8.4f}")
+
+
 def speed_table(rows):
     yield "Packets a second"
     yield ""
@@ -131,12 +153,13 @@ def bars(rows):
     return all(row["rust"]["median"] <= row["c"]["median"] for row in rows)
 
 
-def profile(rows, traffic):
+def profile(rows, traffic, where=""):
     """Functions whose part differs from base, C or Rust: what the path is made of."""
     for row in rows:
         if not row["functions"] or (traffic and traffic not in row["traffic"]):
             continue
-        print(f"{row['traffic']}, IPv{row['ip']}, {row['key']}: instructions a packet by function")
+        print(f"{row['traffic']}, IPv{row['ip']}, {row['key']}: instructions a packet{where} by "
+              "function")
         print(f"{'base':>8}{'C':>8}{'Rust':>8}")
         names = dict.fromkeys(name for impl in IMPLS for name in row["functions"].get(impl, ()))
         figures = {name: [row["functions"].get(impl, {}).get(name, 0) for impl in IMPLS]
@@ -168,16 +191,20 @@ def main():
         plots.write(load(sys.argv[2]), sys.argv[3])
         return
     if option == "--profile":
-        profile(load(sys.argv[2])["contention"], "".join(sys.argv[3:]))
+        results, traffic = load(sys.argv[2]), "".join(sys.argv[3:])
+        profile(results["contention"], traffic)
+        profile(results.get("locks", ()), traffic, " under the lock")
         return
 
     share = option
-    data = {"schema": 2, **dict(arg.split("=", 1) for arg in sys.argv[2:])}
+    data = {"schema": 3, **dict(arg.split("=", 1) for arg in sys.argv[2:])}
     for what in ("speed", "contention", "instructions"):
         if os.path.exists(f"{share}/{what}.json"):
             data.update(load(f"{share}/{what}.json"))
     if "contention" in data:
-        data["contention"] = contention.Attribution(share).rows(data["contention"])
+        attribution = contention.Attribution(share)
+        data["contention"] = attribution.rows(data["contention"])
+        data["locks"] = attribution.locks(data.get("locks", ()))
     with open(f"{share}/results.json", "w") as file:
         json.dump(data, file, indent=1)
         file.write("\n")
@@ -189,6 +216,8 @@ def main():
             show(verdict(rows))
     if data.get("contention"):
         show(contention_table(data["contention"]))
+    if data.get("locks"):
+        show(lock_table(data["locks"]))
     if data.get("speed"):
         show(speed_table(data["speed"]))
     print()

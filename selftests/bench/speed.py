@@ -11,9 +11,9 @@ class Speed:
     WARM, BATCHES, ROUNDS = 100, 2000, 5
 
     def __init__(self, say):
-        self.say, self.list = say, []
+        self.say, self.list, self.locks = say, [], []
 
-    def take(self, workers, path, traffic, ip, key, impl):
+    def take(self, workers, path, traffic, ip, key, impl, batches=None):
         workers.run(self.WARM)
         rates, cpus = [], len(workers.jobs)
         for _ in range(self.ROUNDS):
@@ -25,6 +25,9 @@ class Speed:
                           "cpus": cpus, "rate": statistics.median(rates), "rounds": rates})
         self.say(f"{traffic}, IPv{ip}, {key}, {cpus} CPUs, {impl}: {self.list[-1]['rate']:,.0f} "
                  "packets a second")
+
+    def lock(self, *what):
+        """Not measured here."""
 
     def symbols(self):
         """Not needed here."""

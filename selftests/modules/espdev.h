@@ -24,6 +24,7 @@
 #define ESPDEV_MAX_QUEUES	16
 #define ESPDEV_QUEUE_FRAMES	4096
 #define ESPDEV_SA_BITS		8
+#define ESPDEV_BURSTS		256	/* of an injection that are remembered */
 /*
  * What the ICV's bytes are filled with. The stack must not look at them; the port at the other end
  * tells by them what software has encrypted.
@@ -63,17 +64,21 @@ struct espdev_knobs {
 	/* injection: copies of the template */
 	u32 inject_seq;		/* the first one's sequence number */
 	u32 inject_step;	/* and what is added for each */
+	u32 inject_stride;	/* and for the first one of each further queue */
 	u32 inject_queues;	/* bit mask: each of these delivers all of them */
 	u32 inject_burst;	/* so many in a poll, at most NAPI's 64 */
 	u32 inject_sink;	/* free them at once: what all but the stack costs */
 };
 
-/* What happened, for a test to look at */
+/*
+ * What happened, for a test to look at. Each CPU counts for itself: that queues of one port share
+ * nothing is what makes the stack's own sharing visible.
+ */
 struct espdev_counters {
-	atomic64_t tx_plain, tx_esp, tx_gso, tx_segments, tx_bad;
-	atomic64_t rx_plain, rx_esp, rx_done, rx_miss, rx_nosp, rx_cipher;
-	atomic64_t dropped, duplicated, reordered, overrun;
-	atomic64_t polls, injected, esn_advances, states;
+	u64 tx_plain, tx_esp, tx_gso, tx_segments, tx_bad;
+	u64 rx_plain, rx_esp, rx_done, rx_miss, rx_nosp, rx_cipher;
+	u64 dropped, duplicated, reordered, overrun;
+	u64 polls, injected, esn_advances, states;
 };
 
 /* Where things are in a frame that holds ESP, from espdev_parse() */
@@ -105,13 +110,15 @@ struct espdev_queue {
 	/* set while the queue does not inject, else touched by its poll only */
 	u32 inject_seq;
 	u32 inject_left;
+	unsigned int nbursts;
+	u64 bursts[ESPDEV_BURSTS];	/* when each began, ns */
 } ____cacheline_aligned_in_smp;
 
 struct espdev_port {
 	struct net_device *dev;
 	struct espdev_port *peer;
 	struct espdev_knobs knobs;
-	struct espdev_counters counters;
+	struct espdev_counters __percpu *counters;
 
 	spinlock_t sa_lock;	/* for changes; lookups are under RCU */
 	struct hlist_head sa[1 << ESPDEV_SA_BITS];
@@ -121,12 +128,12 @@ struct espdev_port {
 	u32 round;
 	struct sk_buff *held;
 	u32 held_for;
-	atomic_t handled;	/* ESP frames that the NIC looked at */
+	atomic_t handled;	/* ESP frames that a knob of the NIC asked about */
 
 	struct sk_buff *captured; /* the next template */
 	struct mutex inject_lock; /* template, and one injection at a time */
 	struct sk_buff *template;
-	u32 template_seq;	/* offset of the sequence number in it */
+	u32 template_seq;	/* offset of the sequence number in it, 0 if it has none */
 	atomic_t injecting;	/* queues that are at it */
 	wait_queue_head_t injected;
 	u64 inject_ns;
@@ -135,7 +142,7 @@ struct espdev_port {
 	struct espdev_queue queues[];
 };
 
-#define espdev_count(port, name, n) atomic64_add(n, &(port)->counters.name)
+#define espdev_count(port, name, n) this_cpu_add((port)->counters->name, n)
 
 /* each k-th of what "number" counts */
 static inline bool espdev_every(u32 number, const u32 *every)
@@ -160,7 +167,7 @@ void espdev_arrive(struct espdev_port *port, struct sk_buff *frame);
 void espdev_flush(struct espdev_port *port);
 int espdev_inject(struct espdev_port *port, u32 count);
 struct sk_buff *espdev_template(struct espdev_port *port);
-int espdev_set_template(struct espdev_port *port, struct sk_buff *frame);
+void espdev_set_template(struct espdev_port *port, struct sk_buff *frame);
 int espdev_poll(struct napi_struct *napi, int budget);
 void espdev_interrupt(void *queue);
 

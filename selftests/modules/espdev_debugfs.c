@@ -4,9 +4,11 @@
  *
  *	counters	what happened, one "name value" a line
  *	flush		write anything: deliver what is held back
+ *	locks		of each receive state: SPI, and the address of its lock
  *	frame		the template of "inject", as bytes from the MAC header; can be written
  *	inject		write N: deliver N copies of the template, each with its own number
  *	inject_ns	how long the last of these took
+ *	bursts		when its bursts began, a line a queue: the first ESPDEV_BURSTS of them
  */
 #include <linux/debugfs.h>
 #include <linux/etherdevice.h>
@@ -40,6 +42,7 @@ static const struct espdev_entry espdev_knob_entries[] = {
 	{ "capture", offsetof(struct espdev_knobs, capture) },
 	{ "inject_seq", offsetof(struct espdev_knobs, inject_seq) },
 	{ "inject_step", offsetof(struct espdev_knobs, inject_step) },
+	{ "inject_stride", offsetof(struct espdev_knobs, inject_stride) },
 	{ "inject_queues", offsetof(struct espdev_knobs, inject_queues) },
 	{ "inject_burst", offsetof(struct espdev_knobs, inject_burst) },
 	{ "inject_sink", offsetof(struct espdev_knobs, inject_sink) },
@@ -70,17 +73,56 @@ static const struct espdev_entry espdev_counter_entries[] = {
 static int espdev_counters_show(struct seq_file *file, void *unused)
 {
 	struct espdev_port *port = file->private;
-	unsigned int i;
+	unsigned int i, cpu;
+	s64 sum;
 
 	for (i = 0; i < ARRAY_SIZE(espdev_counter_entries); i++) {
 		const struct espdev_entry *entry = &espdev_counter_entries[i];
-		atomic64_t *counter = (void *)&port->counters + entry->offset;
 
-		seq_printf(file, "%s %lld\n", entry->name, atomic64_read(counter));
+		sum = 0;
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(*(u64 *)((void *)per_cpu_ptr(port->counters, cpu) +
+						  entry->offset));
+		seq_printf(file, "%s %lld\n", entry->name, sum);
 	}
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(espdev_counters);
+
+static int espdev_locks_show(struct seq_file *file, void *unused)
+{
+	struct espdev_port *port = file->private;
+	struct espdev_sa *sa;
+	unsigned int i;
+
+	rcu_read_lock();
+	for (i = 0; i < ARRAY_SIZE(port->sa); i++)
+		hlist_for_each_entry_rcu(sa, &port->sa[i], node)
+			seq_printf(file, "%x %lx\n", ntohl(sa->x->id.spi),
+				   (unsigned long)&sa->x->lock);
+	rcu_read_unlock();
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(espdev_locks);
+
+static int espdev_bursts_show(struct seq_file *file, void *unused)
+{
+	struct espdev_port *port = file->private;
+	unsigned int i, burst;
+
+	mutex_lock(&port->inject_lock);
+	for (i = 0; i < port->nqueues; i++) {
+		struct espdev_queue *queue = &port->queues[i];
+
+		seq_printf(file, "%u", i);
+		for (burst = 0; burst < queue->nbursts; burst++)
+			seq_printf(file, " %llu", queue->bursts[burst]);
+		seq_putc(file, '\n');
+	}
+	mutex_unlock(&port->inject_lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(espdev_bursts);
 
 static ssize_t espdev_frame_read(struct file *file, char __user *buffer, size_t count, loff_t *at)
 {
@@ -101,7 +143,6 @@ static ssize_t espdev_frame_write(struct file *file, const char __user *buffer, 
 {
 	struct espdev_port *port = file->private_data;
 	struct sk_buff *frame;
-	int err;
 
 	if (*at || count < ETH_HLEN || count > ETH_MAX_MTU)
 		return -EINVAL;
@@ -114,9 +155,9 @@ static ssize_t espdev_frame_write(struct file *file, const char __user *buffer, 
 	}
 	mutex_lock(&port->inject_lock);
 	espdev_template(port);
-	err = espdev_set_template(port, frame);
+	espdev_set_template(port, frame);
 	mutex_unlock(&port->inject_lock);
-	return err ?: count;
+	return count;
 }
 
 static const struct file_operations espdev_frame_fops = {
@@ -150,6 +191,8 @@ void espdev_debugfs_add(struct espdev_port *port, struct dentry *parent, const c
 		debugfs_create_u32(entry->name, 0600, dir, (void *)&port->knobs + entry->offset);
 	}
 	debugfs_create_file("counters", 0400, dir, port, &espdev_counters_fops);
+	debugfs_create_file("locks", 0400, dir, port, &espdev_locks_fops);
+	debugfs_create_file("bursts", 0400, dir, port, &espdev_bursts_fops);
 	debugfs_create_file("frame", 0600, dir, port, &espdev_frame_fops);
 	debugfs_create_file_unsafe("inject", 0200, dir, port, &espdev_inject_fops);
 	debugfs_create_file_unsafe("flush", 0200, dir, port, &espdev_flush_fops);

@@ -185,10 +185,14 @@ static const struct ethtool_ops espdev_ethtool_ops = {
 	.get_link		= ethtool_op_get_link,
 };
 
-static void espdev_setup(struct net_device *dev)
+static int espdev_setup(struct net_device *dev)
 {
 	struct espdev_port *port = netdev_priv(dev);
 	unsigned int i;
+
+	port->counters = alloc_percpu(struct espdev_counters);
+	if (!port->counters)
+		return -ENOMEM;
 
 	dev->netdev_ops = &espdev_netdev_ops;
 	dev->ethtool_ops = &espdev_ethtool_ops;
@@ -225,6 +229,7 @@ static void espdev_setup(struct net_device *dev)
 		skb_queue_head_init(&queue->frames);
 		netif_napi_add(dev, &queue->napi, espdev_poll);
 	}
+	return 0;
 }
 
 static void espdev_free(struct net_device *dev)
@@ -237,6 +242,7 @@ static void espdev_free(struct net_device *dev)
 	kfree_skb(port->held);
 	kfree_skb(port->captured);
 	kfree_skb(port->template);
+	free_percpu(port->counters);
 	free_netdev(dev);
 }
 
@@ -278,8 +284,11 @@ static int __init espdev_init(void)
 		dev = alloc_etherdev_mqs(struct_size(port, queues, queues), queues, queues);
 		if (!dev)
 			goto fail;
+		if (espdev_setup(dev)) {
+			free_netdev(dev);
+			goto fail;
+		}
 		devices[i] = dev;
-		espdev_setup(dev);
 		scnprintf(dev->name, sizeof(dev->name), "espdev%u", i);
 	}
 	for (i = 0; i < 2 * pairs; i++) {

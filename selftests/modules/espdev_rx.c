@@ -204,11 +204,15 @@ static void espdev_decrypted(struct espdev_port *port, struct sk_buff *skb,
 			     const struct espdev_esp *esp)
 {
 	struct espdev_knobs *knobs = &port->knobs;
-	u32 number = atomic_inc_return(&port->handled);
 	struct xfrm_offload *xo;
 	struct xfrm_state *x;
 	struct sec_path *sp;
+	u32 number = 0;
 
+	/* Nothing that queues share is written where nobody asks for each k-th. */
+	if (READ_ONCE(knobs->nosp_every) || READ_ONCE(knobs->miss_every) ||
+	    READ_ONCE(knobs->status_every))
+		number = atomic_inc_return(&port->handled);
 	if (espdev_every(number, &knobs->nosp_every)) {
 		espdev_count(port, rx_nosp, 1);
 		secpath_set(skb);
@@ -296,23 +300,18 @@ static void espdev_receive(struct espdev_queue *queue, struct sk_buff *skb)
 /* ---- injection ---- */
 
 /*
- * espdev_set_template - keep an ESP frame; takes it over. Under inject_lock, and so not while
- * copies of another are made.
+ * espdev_set_template - keep a frame, of ESP or any other; takes it over. Under inject_lock, and so
+ * not while copies of another are made.
  */
-int espdev_set_template(struct espdev_port *port, struct sk_buff *frame)
+void espdev_set_template(struct espdev_port *port, struct sk_buff *frame)
 {
 	struct espdev_esp esp;
 
-	if (!frame)
-		return -ENOMEM;
-	if (!espdev_parse(frame->data, frame->len, &esp)) {
-		kfree_skb(frame);
-		return -EINVAL;
-	}
 	kfree_skb(port->template);
 	port->template = frame;
-	port->template_seq = esp.esp + offsetof(struct ip_esp_hdr, seq_no);
-	return 0;
+	port->template_seq = 0;
+	if (espdev_parse(frame->data, frame->len, &esp))
+		port->template_seq = esp.esp + offsetof(struct ip_esp_hdr, seq_no);
 }
 
 /* espdev_template - what was captured or written last, or NULL. Under inject_lock. */
@@ -335,7 +334,8 @@ static struct sk_buff *espdev_injected(struct espdev_queue *queue)
 	if (!skb)
 		return NULL;
 	skb_put_data(skb, template->data, template->len);
-	memcpy(skb->data + port->template_seq, &seq, sizeof(seq));
+	if (port->template_seq)
+		memcpy(skb->data + port->template_seq, &seq, sizeof(seq));
 	queue->inject_seq += READ_ONCE(port->knobs.inject_step);
 	return skb;
 }
@@ -352,6 +352,8 @@ static int espdev_inject_some(struct espdev_queue *queue, int budget)
 	if (!left)
 		return 0;
 	burst = clamp_t(u32, burst, 1, budget);
+	if (queue->nbursts < ESPDEV_BURSTS)
+		queue->bursts[queue->nbursts++] = ktime_get_ns();
 	for (; work < burst && left; left--) {
 		skb = espdev_injected(queue);
 		/* Tried again in the next poll */
@@ -377,6 +379,7 @@ static int espdev_inject_some(struct espdev_queue *queue, int budget)
 int espdev_inject(struct espdev_port *port, u32 count)
 {
 	u32 queues = READ_ONCE(port->knobs.inject_queues) & (BIT(port->nqueues) - 1);
+	u32 seq = READ_ONCE(port->knobs.inject_seq);
 	unsigned int i;
 	u64 start;
 	int err;
@@ -397,7 +400,9 @@ int espdev_inject(struct espdev_port *port, u32 count)
 	for (i = 0; i < port->nqueues; i++) {
 		if (!(queues & BIT(i)))
 			continue;
-		port->queues[i].inject_seq = READ_ONCE(port->knobs.inject_seq);
+		port->queues[i].nbursts = 0;
+		port->queues[i].inject_seq = seq;
+		seq += READ_ONCE(port->knobs.inject_stride);
 		/* After the number, before the interrupt that makes the poll look */
 		smp_store_release(&port->queues[i].inject_left, count);
 		espdev_raise(&port->queues[i]);

@@ -58,7 +58,7 @@ pub enum Window<'a> {
 
 impl Window<'_> {
     /// Whether a number can be accepted: `xfrm_replay_check()`.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, seq: u32) -> Result<Place, Refused> {
         match self {
             Self::Legacy(window) => window.check(seq),
@@ -69,7 +69,7 @@ impl Window<'_> {
 
     /// Notes a number as accepted, which [`check()`](Self::check) found at this place, with
     /// nothing noted since: `xfrm_replay_advance()`. Whether there is a window to note it in.
-    #[inline]
+    #[inline(always)]
     pub fn accept(&mut self, seq: u32, place: Place) -> bool {
         match self {
             Self::Legacy(window) => window.accept(seq, place),
@@ -77,6 +77,38 @@ impl Window<'_> {
             Self::Esn(window) => window.accept(seq, place),
         }
         place != Place::Unwatched
+    }
+
+    /// Notes a number as accepted if it is the one after the highest one, and there is a window: in
+    /// short, what [`check()`](Self::check) and [`accept()`](Self::accept) would. `may` is asked
+    /// before. False, and nothing is noted, where it says no, or the number is another one, or
+    /// takes longer.
+    #[inline(always)]
+    pub fn accept_next(&mut self, seq: u32, may: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Legacy(window) => {
+                let is_next = window.is_next(seq) && may();
+                if is_next {
+                    window.accept(
+                        seq,
+                        Place::Ahead {
+                            by: 1,
+                            carry: false,
+                        },
+                    );
+                }
+                is_next
+            }
+            Self::Bitmap(numbers) | Self::Esn(Esn { numbers, .. }) => {
+                // Its bit is the next one, and there is nothing in between.
+                let position = numbers.next(seq).filter(|_| may());
+                if let Some(position) = position {
+                    *numbers.seq = seq;
+                    numbers.set(position);
+                }
+                position.is_some()
+            }
+        }
     }
 }
 
@@ -113,6 +145,12 @@ pub struct Legacy<'a> {
 }
 
 impl Legacy<'_> {
+    /// Whether the number is the one after the highest one.
+    #[inline(always)]
+    fn is_next(&self, seq: u32) -> bool {
+        seq != 0 && seq == self.seq.wrapping_add(1) && self.window != 0
+    }
+
     /// Whether a number can be accepted.
     #[inline]
     pub fn check(&self, seq: u32) -> Result<Place, Refused> {
@@ -169,13 +207,34 @@ impl Bitmap<'_> {
     }
 
     /// Notes a number as accepted.
-    #[inline]
+    #[inline(always)]
     pub fn accept(&mut self, seq: u32, place: Place) {
         match place {
             Place::Unwatched => {}
             Place::Ahead { by, .. } => self.go_ahead(seq, by),
             Place::Within { by } => self.set(self.position(by)),
         }
+    }
+
+    /// Where the bit of a number is that is the one after the highest one, without a carry. What
+    /// comes in order is most of what comes. `None` for other numbers, and for windows that take
+    /// longer: what is no power of two, or none.
+    #[inline(always)]
+    fn next(&self, seq: u32) -> Option<u32> {
+        let mask = self.window.wrapping_sub(1);
+        if seq == 0 || seq != self.seq.wrapping_add(1) || self.window == 0 {
+            return None;
+        }
+        self.is_power_of_two().then_some(seq.wrapping_sub(1) & mask)
+    }
+
+    /// Whether the window, of which there is one, is a power of two: then one less has all bits
+    /// below it. (In the usual words the compiler takes this for a count of bits, which the
+    /// kernel's CPUs need not have an instruction for.)
+    #[inline(always)]
+    fn is_power_of_two(&self) -> bool {
+        let mask = self.window.wrapping_sub(1);
+        self.window ^ mask == mask << 1 | 1
     }
 
     /// Whether the number that is so much lower than the highest one can be accepted.
@@ -205,7 +264,7 @@ impl Bitmap<'_> {
             let from = self.position(0);
             self.clear_behind(from, by.wrapping_sub(1));
             *self.seq = seq;
-            if !window.is_power_of_two() {
+            if !self.is_power_of_two() {
                 self.turn(from, by);
             }
         }
@@ -278,7 +337,7 @@ impl Bitmap<'_> {
     fn position(&self, by: u32) -> u32 {
         let window = self.window;
         let top = self.seq.wrapping_sub(1);
-        if window.is_power_of_two() {
+        if self.is_power_of_two() {
             return top.wrapping_sub(by) & window.wrapping_sub(1);
         }
         let top = top.checked_rem(window).unwrap_or(0);
@@ -332,7 +391,7 @@ pub struct Esn<'a> {
 
 impl Esn<'_> {
     /// Whether a number can be accepted.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, seq: u32) -> Result<Place, Refused> {
         let top = *self.numbers.seq;
         let window = self.numbers.window;
@@ -363,7 +422,7 @@ impl Esn<'_> {
     }
 
     /// Notes a number as accepted.
-    #[inline]
+    #[inline(always)]
     pub fn accept(&mut self, seq: u32, place: Place) {
         if let Place::Ahead { carry: true, .. } = place {
             *self.seq_hi = self.seq_hi.wrapping_add(1);

@@ -12,6 +12,7 @@ use crate::{
     receive::{accept, discard, is_listened_to, is_ours, remove_mode, Receiver},
     Ip, //
 };
+use core::ops::Range;
 use net::{
     count,
     percpu::Counters,
@@ -19,6 +20,7 @@ use net::{
     time,
     xfrm::{
         input::Packet,
+        mib::Cause,
         queue::{Batch, Full, Napi, Poll}, //
     }, //
 };
@@ -135,24 +137,19 @@ fn receive(
     }
 }
 
-/// Everything that needs the lock.
-#[inline]
-fn accept_all(batch: &Batch<Ip>, range: core::ops::Range<usize>, state: usize, now: i64) {
-    let members = || {
-        range
-            .clone()
-            .filter(|&index| batch.state_of(index) == Some(state))
+/// Everything that needs the lock. By itself, as what is done under the lock is to have the
+/// registers.
+#[inline(never)]
+fn accept_all(batch: &Batch<Ip>, range: Range<usize>, state: usize, now: i64) {
+    // The first ones may have been dropped.
+    let mut members = range.clone().filter_map(|index| batch.get_of(index, state));
+    let Some(x) = members.next().and_then(Packet::state) else {
+        return batch.note(range, state, |_packet, _removed| Err(Cause::Invalid));
     };
-    let Some(x) = members().find_map(|index| batch.get(index)?.state()) else {
-        return;
-    };
-    let mut x = x.lock();
-    for index in members() {
-        if let Some(packet) = batch.get(index) {
-            let accepted = accept(&mut x, packet, batch.result(index), now);
-            batch.set_result(index, accepted);
-        }
-    }
+    let mut x = x.lock(now);
+    batch.note(range, state, |packet, removed| {
+        accept(&mut x, packet, removed)
+    });
 }
 
 /// Delivers a packet, or drops it.

@@ -73,8 +73,8 @@ fn receive(context: &Context, mut packet: Packet<Ip>, rcu: Section<'_>) {
     };
 
     count!(Stats, Event::Locked);
-    let mut x = x.lock();
-    let accepted = accept(&mut x, &packet, removed, now);
+    let mut x = x.lock(now);
+    let accepted = accept(&mut x, &packet, removed);
     drop(x);
 
     let next_header = match accepted {
@@ -115,22 +115,35 @@ pub(crate) fn is_listened_to(packet: &Packet<Ip>) -> bool {
 
 /// Everything that needs the lock, in C's order. `removed` is what became of ESP's parts, to which
 /// C would get only now; the result is it, where nothing comes before.
-#[inline]
+#[inline(always)]
 pub(crate) fn accept(
     x: &mut Locked<'_>,
     packet: &Packet<Ip>,
     removed: Result<u8, Cause>,
-    now: i64,
 ) -> Result<u8, Cause> {
     x.check_valid()?;
     if x.encap_type() != packet.encap_type() {
         return Err(Cause::Mismatch);
     }
+    // Most of them.
+    if removed.is_ok() && x.receive_next(packet.seq(), packet.skb().len()) {
+        return removed;
+    }
+    accept_other(x, packet, removed)
+}
+
+/// What comes after the encapsulation, for any packet.
+#[inline(never)]
+fn accept_other(
+    x: &mut Locked<'_>,
+    packet: &Packet<Ip>,
+    removed: Result<u8, Cause>,
+) -> Result<u8, Cause> {
     let accepted = x.check_replay(packet.seq())?;
     x.check_expire()?;
     let next_header = removed?;
     x.advance(accepted);
-    x.account(packet.skb().len(), now);
+    x.account(packet.skb().len());
     Ok(next_header)
 }
 

@@ -26,6 +26,7 @@ use core::{
     cell::{Cell as ResultCell, UnsafeCell},
     marker::PhantomData,
     mem::MaybeUninit,
+    ops::Range,
     pin::Pin,
     ptr::{self, NonNull},
     slice,
@@ -82,7 +83,8 @@ impl Napi {
 ///
 /// The first `len` are initialized.
 pub struct Batch<V: Esp> {
-    packets: [MaybeUninit<Option<Waiting<V>>>; BATCH],
+    // Not an array of single ones, which is made somewhere else and then copied to here.
+    packets: MaybeUninit<[Option<Waiting<V>>; BATCH]>,
     len: usize,
 }
 
@@ -103,7 +105,7 @@ impl<V: Esp> Batch<V> {
     fn new() -> Self {
         // INVARIANT: None is.
         Self {
-            packets: [const { MaybeUninit::uninit() }; BATCH],
+            packets: MaybeUninit::uninit(),
             len: 0,
         }
     }
@@ -111,8 +113,11 @@ impl<V: Esp> Batch<V> {
     /// Adds a packet, for which there must be room.
     #[inline]
     fn push(&mut self, waiting: Waiting<V>) {
-        if let Some(place) = self.packets.get_mut(self.len) {
-            place.write(Some(waiting));
+        if self.len < BATCH {
+            let place = self.packets.as_mut_ptr().cast::<Option<Waiting<V>>>();
+            let place = place.wrapping_add(self.len);
+            // SAFETY: There is room for this one, and nothing in it that would have to be dropped.
+            unsafe { place.write(Some(waiting)) };
             // INVARIANT: Now it is initialized, too.
             self.len += 1;
         }
@@ -150,6 +155,13 @@ impl<V: Esp> Batch<V> {
         Some(&self.packets().get(index)?.as_ref()?.packet)
     }
 
+    /// A packet, if it is for this state and was not taken.
+    #[inline]
+    pub fn get_of(&self, index: usize, state: usize) -> Option<&Packet<V>> {
+        let waiting = self.packets().get(index)?.as_ref()?;
+        (waiting.state == state).then_some(&waiting.packet)
+    }
+
     /// A packet, to be changed, if it was not taken.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Packet<V>> {
@@ -179,20 +191,43 @@ impl<V: Esp> Batch<V> {
         }
     }
 
+    /// Notes for each packet of a state in the range, in order, what `with` makes of what was noted
+    /// before.
+    #[inline(always)]
+    pub fn note(
+        &self,
+        range: Range<usize>,
+        state: usize,
+        mut with: impl FnMut(&Packet<V>, Result<u8, Cause>) -> Result<u8, Cause>,
+    ) {
+        let waiting = self.packets().get(range).unwrap_or_default().iter();
+        for waiting in waiting.flatten().filter(|waiting| waiting.state == state) {
+            let result = with(&waiting.packet, waiting.result.get());
+            waiting.result.set(result);
+        }
+    }
+
     /// Takes a packet out.
     #[inline]
     pub fn take(&mut self, index: usize) -> Option<(Packet<V>, KeepDevice)> {
         let waiting = self.packets_mut().get_mut(index)?.take()?;
         Some((waiting.packet, KeepDevice(waiting.dev)))
     }
+
+    /// Drops all packets that were not taken.
+    #[inline]
+    fn clear(&mut self) {
+        for waiting in self.packets_mut() {
+            *waiting = None;
+        }
+        self.len = 0;
+    }
 }
 
 impl<V: Esp> Drop for Batch<V> {
     #[inline]
     fn drop(&mut self) {
-        for waiting in self.packets_mut() {
-            drop(waiting.take());
-        }
+        self.clear();
     }
 }
 
@@ -484,7 +519,8 @@ unsafe extern "C" fn poll<V: Esp, P: Poll<V>>(
         // SAFETY: The wrapper is transparent, the NAPI valid.
         let napi = unsafe { &*napi.cast::<Napi>() };
         P::poll(&mut batch, napi, Section::of(&guard));
-        drop(batch);
+        // In place: to be dropped by value it would be copied first.
+        batch.clear();
     }
     if done < budget {
         // SAFETY: The NAPI is being polled, here.

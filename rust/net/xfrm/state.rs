@@ -181,14 +181,24 @@ impl State {
         unsafe { Lock::from_raw(lock) }
     }
 
-    /// Takes the lock. Softirq context, or with softirqs disabled: C takes it there.
+    /// Takes the lock, for packets that were received at `now` (seconds of the real time). Softirq
+    /// context, or with softirqs disabled: C takes it there.
     #[inline]
-    pub fn lock(&self) -> Locked<'_> {
+    pub fn lock(&self, now: i64) -> Locked<'_> {
+        // SAFETY: The state is valid; what its device does is never changed.
+        let xso = unsafe { &(*self.as_raw()).xso };
+        let is_device_asked = u32::from(xso.type_()) == bindings::XFRM_DEV_OFFLOAD_PACKET;
+        let guard = self.spin_lock().lock();
         // INVARIANT: The guard is that of this state's lock.
-        Locked {
-            _guard: self.spin_lock().lock(),
+        let mut locked = Locked {
             x: self,
-        }
+            now,
+            is_device_asked,
+            lifetime: Lifetime::default(),
+            _guard: guard,
+        };
+        locked.read_lifetime();
+        locked
     }
 }
 
@@ -263,12 +273,28 @@ impl Drop for OwnedState {
 
 /// A state whose lock is held, until this is dropped.
 ///
+/// The packets of a burst are counted here, and in the state when the lock is released or C looks.
+///
 /// # Invariants
 ///
 /// `_guard` is of `x`'s lock.
 pub struct Locked<'a> {
     x: &'a State,
+    now: i64,
+    /// Whether a device receives the packets as a whole, and has to be asked what it counted.
+    is_device_asked: bool,
+    lifetime: Lifetime,
+    // Dropped after what `drop()` does.
     _guard: Guard<'a, (), SpinLockBackend>,
+}
+
+/// What a state has received, and from where on C is asked whether it may receive more.
+#[derive(Default)]
+struct Lifetime {
+    bytes: u64,
+    packets: u64,
+    byte_limit: u64,
+    packet_limit: u64,
 }
 
 /// The window of a state, and where in it a packet's number goes.
@@ -277,27 +303,38 @@ pub struct Accepted {
     place: Place,
 }
 
+impl Lifetime {
+    /// Whether C need not be asked.
+    #[inline(always)]
+    fn lasts(&self) -> bool {
+        self.bytes < self.byte_limit && self.packets < self.packet_limit
+    }
+}
+
 impl Locked<'_> {
     /// Whether the state may be used, or what is counted where it may not.
-    #[inline]
+    #[inline(always)]
     pub fn check_valid(&self) -> Result<(), Cause> {
         // SAFETY: The state is valid, and its lock held.
         let state = unsafe { (*self.x.as_raw()).km.state };
+        if u32::from(state) == bindings::XFRM_STATE_VALID {
+            return Ok(());
+        }
+        crate::seldom();
         match u32::from(state) {
-            bindings::XFRM_STATE_VALID => Ok(()),
             bindings::XFRM_STATE_ACQ => Err(Cause::Acquire),
             _ => Err(Cause::Invalid),
         }
     }
 
     /// What packets are encapsulated in besides, `UDP_ENCAP_*`, or 0.
-    #[inline]
+    #[inline(always)]
     pub fn encap_type(&self) -> u16 {
         self.x.encap_type()
     }
 
     /// Whether a number may be received: `xfrm_replay_check()` without the record for audit.
-    #[inline]
+    #[inline(always)]
     pub fn check_replay(&mut self, seq: Be32) -> Result<Accepted, Cause> {
         let seq = seq.to_host();
         match self.window().check(seq) {
@@ -320,49 +357,101 @@ impl Locked<'_> {
         }
     }
 
+    /// Receives a packet of `len` bytes whose number is the next one, if the state's lifetime lasts
+    /// without asking C: in short, what [`check_replay()`](Self::check_replay) and all that comes
+    /// after it would do. False, and nothing is changed, for any other packet.
+    #[inline(always)]
+    pub fn receive_next(&mut self, seq: Be32, len: u32) -> bool {
+        let lasts = self.lifetime.lasts();
+        if !self.window().accept_next(seq.to_host(), || lasts) {
+            return false;
+        }
+        self.notice_advance();
+        self.account(len);
+        true
+    }
+
     /// Whether the state's lifetime lasts: `xfrm_state_check_expire()`. That is called only if it
     /// has something to do.
     #[inline]
     pub fn check_expire(&mut self) -> Result<(), Cause> {
-        let x = self.x.as_raw();
-        // SAFETY: The state is valid, and its lock held.
-        let cur = unsafe { &(*x).curlft };
-        // SAFETY: As above.
-        let lft = unsafe { &(*x).lft };
-        // SAFETY: As above.
-        let xso = unsafe { &(*x).xso };
-        let idle = cur.use_time != 0
-            && cur.bytes < lft.soft_byte_limit
-            && cur.packets < lft.soft_packet_limit
-            && cur.bytes < lft.hard_byte_limit
-            && cur.packets < lft.hard_packet_limit
-            && u32::from(xso.type_()) != bindings::XFRM_DEV_OFFLOAD_PACKET;
-        if idle {
+        if self.lifetime.lasts() {
             return Ok(());
         }
-        crate::seldom();
+        self.ask_expire()
+    }
+
+    /// Asks C.
+    #[cold]
+    #[inline(never)]
+    fn ask_expire(&mut self) -> Result<(), Cause> {
+        self.write_lifetime();
         // SAFETY: The state is valid, and its lock held.
-        match unsafe { bindings::xfrm_state_check_expire(x) } {
+        let result = unsafe { bindings::xfrm_state_check_expire(self.x.as_raw()) };
+        self.read_lifetime();
+        match result {
             0 => Ok(()),
             _ => Err(Cause::Expired),
         }
     }
 
+    /// Takes over what the state has counted. C is asked for each packet while it has something to
+    /// do: to note when the state was first used, to tell that a limit was reached, or to ask the
+    /// device that receives packets as a whole.
+    #[inline]
+    fn read_lifetime(&mut self) {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid, and its lock held.
+        let cur = unsafe { &(*x).curlft };
+        // SAFETY: As above.
+        let lft = unsafe { &(*x).lft };
+        self.lifetime = Lifetime {
+            bytes: cur.bytes,
+            packets: cur.packets,
+            byte_limit: lft.soft_byte_limit.min(lft.hard_byte_limit),
+            packet_limit: lft.soft_packet_limit.min(lft.hard_packet_limit),
+        };
+        if cur.use_time == 0 || self.is_device_asked {
+            self.lifetime.packet_limit = 0;
+        }
+    }
+
+    /// Gives the state what was counted since then.
+    #[inline]
+    fn write_lifetime(&mut self) {
+        let x = self.x.as_raw();
+        // SAFETY: The state is valid, and its lock held.
+        let cur = unsafe { &mut (*x).curlft };
+        if cur.packets == self.lifetime.packets {
+            return;
+        }
+        cur.packets = self.lifetime.packets;
+        cur.bytes = self.lifetime.bytes;
+        // SAFETY: As above.
+        unsafe { (*x).lastused = self.now };
+    }
+
     /// Notes a number as received: `xfrm_replay_advance()`, which also notifies listeners; those
     /// are the caller's.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, accepted: Accepted) {
-        let has_window = self.window().accept(accepted.seq, accepted.place);
-        let x = self.x.as_raw();
+        if self.window().accept(accepted.seq, accepted.place) {
+            self.notice_advance();
+        }
+    }
+
+    /// Tells the device, where that is to know, that the window advanced.
+    #[inline(always)]
+    fn notice_advance(&mut self) {
         // SAFETY: The state is valid.
-        let mode = unsafe { (*x).repl_mode };
-        if mode == bindings::xfrm_replay_mode_XFRM_REPLAY_MODE_ESN && has_window {
+        let mode = unsafe { (*self.x.as_raw()).repl_mode };
+        if mode == bindings::xfrm_replay_mode_XFRM_REPLAY_MODE_ESN {
             self.advance_device();
         }
     }
 
     /// Tells the device: `xfrm_dev_state_advance_esn()`.
-    #[inline]
+    #[inline(always)]
     fn advance_device(&mut self) {
         let x = self.x.as_raw();
         // SAFETY: The state is valid; only an address is taken.
@@ -382,20 +471,15 @@ impl Locked<'_> {
         }
     }
 
-    /// Counts a packet of `len` bytes, received at `now` (seconds of the real time).
-    #[inline]
-    pub fn account(&mut self, len: u32, now: i64) {
-        let x = self.x.as_raw();
-        // SAFETY: The state is valid, and its lock held.
-        let cur = unsafe { &mut (*x).curlft };
-        cur.bytes = cur.bytes.wrapping_add(u64::from(len));
-        cur.packets = cur.packets.wrapping_add(1);
-        // SAFETY: As above.
-        unsafe { (*x).lastused = now };
+    /// Counts a packet of `len` bytes.
+    #[inline(always)]
+    pub fn account(&mut self, len: u32) {
+        self.lifetime.bytes = self.lifetime.bytes.wrapping_add(u64::from(len));
+        self.lifetime.packets = self.lifetime.packets.wrapping_add(1);
     }
 
     /// The window of the numbers that were received.
-    #[inline]
+    #[inline(always)]
     fn window(&mut self) -> replay::Window<'_> {
         let x = self.x.as_raw();
         // SAFETY: The state is valid; its mode is never changed.
@@ -433,6 +517,13 @@ impl Locked<'_> {
             }),
             _ => replay::Window::Bitmap(numbers),
         }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.write_lifetime();
     }
 }
 

@@ -5,6 +5,7 @@
  * plugin has counted, a line of memory a line of text:
  *
  *	NAME ADDRESS COUNT...	by each thread; none at all for a line that one thread wrote
+ *	hold INSTRUCTIONS COUNT	how often the first thread holds the watched lock so long
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -43,6 +44,50 @@ static inline void exchange(void *p)
 static inline void load(void *p)
 {
 	asm volatile("movq (%0), %%rax" : : "r"(p) : "rax", "memory");
+}
+
+static inline void watch(void *lock)
+{
+	unsigned long where;
+
+	asm volatile("movq %0, %%rdi\n\t"
+		     "leaq -0x5a666e03(%1), %%rsi\n\t"
+		     ".byte 0x48, 0x89, 0xbe, 3, 'n', 'f', 'Z'" : : "r"(lock), "r"(&where)
+		     : "rdi", "rsi", "memory");
+}
+
+/* As the kernel's spinlocks: taken by an exchange, and held for 4 instructions. */
+static inline void hold_4(void *lock)
+{
+	asm volatile("xorl %%eax, %%eax\n\t"
+		     "movl $1, %%ecx\n\t"
+		     "lock cmpxchgl %%ecx, (%0)\n\t"
+		     "nop\n\tnop\n\tnop\n\t"
+		     "movb $0, (%0)" : : "r"(lock) : "eax", "ecx", "memory");
+}
+
+/* Held while blocks of instructions end and begin: one, five times two, one. */
+static inline void hold_12(void *lock)
+{
+	asm volatile("xorl %%eax, %%eax\n\t"
+		     "movl $1, %%ecx\n\t"
+		     "lock cmpxchgl %%ecx, (%0)\n\t"
+		     "movl $5, %%ecx\n\t"
+		     "1: decl %%ecx\n\t"
+		     "jnz 1b\n\t"
+		     "movb $0, (%0)" : : "r"(lock) : "eax", "ecx", "memory");
+}
+
+/* As after a wait: written before, taken by a store of a byte, held for 3. */
+static inline void hold_3(void *lock)
+{
+	asm volatile("lock btsl $8, (%0)\n\t"
+		     "nop\n\t"
+		     "movw $1, (%0)\n\t"
+		     "nop\n\t"
+		     "movb $1, (%0)\n\t"
+		     "nop\n\tnop\n\t"
+		     "movb $0, (%0)" : : "r"(lock) : "memory");
 }
 
 static inline void open_window(void)
@@ -115,6 +160,11 @@ static void *work(void *argument)
 		load(line(shared, FIRST_ONLY));
 		store(own + page * number);
 		atomic(own + page * number + 8);
+		/* Only the first one's is watched. */
+		hold_4(own + page * number + LINE);
+		hold_12(own + page * number + LINE);
+		hold_3(own + page * number + LINE);
+		hold_4(own + page * number + 2 * LINE);
 	}
 	set(done[number]);
 	return NULL;
@@ -157,6 +207,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < threads; i++)
 		while (!is_set(ready[i]))
 			sched_yield();
+	watch(own + LINE);
 	open_window();
 	set(&go);
 	for (i = 0; i < threads; i++)
@@ -169,5 +220,6 @@ int main(int argc, char **argv)
 	expect("crossed-into", line(shared, CROSSED) + LINE, 1);
 	for (i = 0; i < threads; i++)
 		expect("own", own + page * i, 0);
+	printf("hold 3 %d\nhold 4 %d\nhold 12 %d\n", rounds(0), rounds(0), rounds(0));
 	return 0;
 }

@@ -81,6 +81,11 @@ fn accept(window: &mut Window<'_>, seq: u32, place: Place) -> bool {
 }
 
 #[inline(never)]
+fn accept_next(window: &mut Window<'_>, seq: u32) -> bool {
+    cannot_panic(|| window.accept_next(seq, || true))
+}
+
+#[inline(never)]
 fn next_header_offset(header: &[u8]) -> Option<u16> {
     cannot_panic(|| esp::next_header_offset(header))
 }
@@ -142,6 +147,7 @@ fn no_path_to_a_panic() {
         }));
         assert!(check(&window, black_box(seq)).is_ok());
         assert!(accept(&mut window, black_box(seq), black_box(place)));
+        assert!(!accept_next(&mut window, black_box(seq)));
     }
     let mut window = black_box(Window::Legacy(Legacy {
         seq: &mut seq,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A plugin for QEMU's TCG that counts contended writes: stores and atomic operations on cache
-//! lines that more than one vCPU writes. It also counts the instructions that each function takes.
+//! lines that more than one vCPU writes. It also counts the instructions that each function takes,
+//! and those between where a lock is taken and where it is released.
 //!
 //! `-plugin file=libcontended.so,out=DIR`. The guest opens and closes the window in which things
-//! are counted, by two instructions that do nothing (see [`MARKS`]). When it closes, the counts go
+//! are counted, by two instructions that do nothing (see [`MARKS`]), and says which lock is meant
+//! by a store of its address (see [`WATCH`]). When the window closes, the counts go
 //! to `DIR/window.N`, N from 0, before the instruction is over. [`window::report`] says what is in
 //! the file.
 //!
@@ -17,10 +19,10 @@ mod window;
 use std::fs::{rename, File};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use qemu::{Access, Gate, Instruction, Place, TranslationBlock};
+use qemu::{Access, Gate, Instruction, Place, Site, TranslationBlock};
 use window::{Block, Blocks, Vcpu};
 
 /// `nopl DISPLACEMENT(%rax)`, whose displacement no compiler would choose: opens, and closes.
@@ -29,6 +31,8 @@ const MARKS: [[u8; 7]; 2] = [
     [0x0f, 0x1f, 0x80, 0x02, b'n', b'f', 0x5a],
 ];
 const OPENS: usize = 0;
+/// `mov %rdi, DISPLACEMENT(%rsi)`, likewise: a spinlock's address is stored, which is watched.
+const WATCH: [u8; 7] = [0x48, 0x89, 0xbe, 0x03, b'n', b'f', 0x5a];
 
 /// As many as fit into a mask of those that wrote a line.
 const MAX_VCPUS: usize = 64;
@@ -40,6 +44,8 @@ struct Padded(Mutex<Vcpu>);
 struct State {
     dir: PathBuf,
     open: AtomicBool,
+    /// The address of the lock that is watched; 0 for none.
+    lock: AtomicU64,
     windows: Mutex<usize>,
     blocks: Mutex<Blocks>,
     vcpus: Vec<Padded>,
@@ -86,6 +92,7 @@ fn install(arguments: &[String]) -> Result<(), String> {
     let state = State {
         dir: dir.into(),
         open: AtomicBool::new(false),
+        lock: AtomicU64::new(0),
         windows: Mutex::default(),
         blocks: Mutex::default(),
         vcpus: (0..MAX_VCPUS).map(|_| Padded(Mutex::default())).collect(),
@@ -112,30 +119,43 @@ fn translated(tb: &TranslationBlock<'_>) {
         .expect("no panic while it was locked")
         .number(block);
     tb.when_executed(Gate::get(), number);
-    for instruction in tb.instructions() {
-        instruction.when_it_writes();
+    for (index, instruction) in tb.instructions().enumerate() {
+        if instruction.bytes().starts_with(&WATCH) {
+            instruction.when_it_names_a_lock();
+            continue;
+        }
+        instruction.when_it_writes(index);
         if let Some(what) = mark(&instruction) {
             instruction.when_executed(what);
         }
     }
 }
 
-/// A block begins, in the window.
-fn executed(vcpu: usize, number: usize) {
-    state().vcpu(vcpu).block(number);
+/// A block of so many instructions begins, in the window.
+fn executed(vcpu: usize, number: usize, instructions: u64) {
+    state().vcpu(vcpu).block(number, instructions);
+}
+
+/// A lock is named, to be watched.
+fn named(access: &Access<'_>) {
+    state().lock.store(access.value(), Relaxed);
 }
 
 /// Memory is written, in the window or not.
-fn written(vcpu: usize, access: &Access<'_>, pc: u64) {
+fn written(vcpu: usize, access: &Access<'_>, site: Site) {
     let state = state();
     if !state.open.load(Relaxed) {
         return;
+    }
+    if access.address == state.lock.load(Relaxed) {
+        let releases = access.size() == 1 && access.value() == 0;
+        state.vcpu(vcpu).lock(site.index, releases);
     }
     match access.place() {
         Place::Memory(physical) => {
             state
                 .vcpu(vcpu)
-                .write(access.address, physical, access.size(), pc);
+                .write(access.address, physical, access.size(), site.pc);
         }
         Place::Unknown => state.vcpu(vcpu).unresolved(),
         Place::Device => {}

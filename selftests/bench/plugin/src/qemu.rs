@@ -78,8 +78,11 @@ impl<'a> TranslationBlock<'a> {
         })
     }
 
-    /// Call [`crate::executed`] with `number` each time the block begins while the gate is open.
+    /// Call [`crate::executed`] with `number`, and how many instructions there are, each time the
+    /// block begins while the gate is open.
     pub fn when_executed(&self, gate: &Gate, number: usize) {
+        let data = self.len() << NUMBER_BITS | number;
+        assert!(data & NUMBER_MASK == number, "too many blocks");
         // SAFETY: as above; the scoreboard is never freed.
         unsafe {
             sys::qemu_plugin_register_vcpu_tb_exec_cond_cb(
@@ -89,14 +92,50 @@ impl<'a> TranslationBlock<'a> {
                 sys::qemu_plugin_cond::QEMU_PLUGIN_COND_NE,
                 gate.entry(),
                 0,
-                number as *mut c_void,
+                data as *mut c_void,
             )
         };
     }
 }
 
-extern "C" fn executed(vcpu: c_uint, number: *mut c_void) {
-    crate::executed(vcpu as usize, number as usize);
+/// A block's number, below its length, is what a callback gets.
+const NUMBER_BITS: u32 = 48;
+const NUMBER_MASK: usize = (1 << NUMBER_BITS) - 1;
+
+extern "C" fn executed(vcpu: c_uint, data: *mut c_void) {
+    let data = data as usize;
+    crate::executed(
+        vcpu as usize,
+        data & NUMBER_MASK,
+        (data >> NUMBER_BITS) as u64,
+    );
+}
+
+/// An instruction: where it is, and how many precede it in its block.
+#[derive(Clone, Copy)]
+pub struct Site {
+    pub pc: u64,
+    pub index: u64,
+}
+
+/// Addresses are of so many bits; the others are the same as the highest one.
+const ADDRESS_BITS: u32 = 48;
+
+impl Site {
+    /// As what a callback gets. The guest must not have longer addresses (5-level paging).
+    fn pack(self) -> *mut c_void {
+        let packed = self.pc & ((1 << ADDRESS_BITS) - 1) | self.index << ADDRESS_BITS;
+        assert!(Self::unpack(packed).pc == self.pc, "address too long");
+        packed as *mut c_void
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let unused = u64::BITS - ADDRESS_BITS;
+        Self {
+            pc: ((packed << unused) as i64 >> unused) as u64,
+            index: packed >> ADDRESS_BITS,
+        }
+    }
 }
 
 /// One instruction that is being translated.
@@ -134,20 +173,36 @@ impl Instruction<'_> {
         };
     }
 
-    /// Call [`crate::written`] each time it writes memory: stores, and atomic operations.
-    pub fn when_it_writes(&self) {
-        // SAFETY: as above.
+    /// Call [`crate::written`] each time it writes memory: stores, and atomic operations. So many
+    /// instructions precede it in its block.
+    pub fn when_it_writes(&self, index: usize) {
+        let site = Site {
+            pc: self.address(),
+            index: index as u64,
+        };
+        self.on_write(written, site.pack());
+    }
+
+    /// Call [`crate::named`] each time it writes memory.
+    pub fn when_it_names_a_lock(&self) {
+        self.on_write(named, std::ptr::null_mut());
+    }
+
+    fn on_write(&self, callback: OnWrite, data: *mut c_void) {
+        // SAFETY: As above.
         unsafe {
             sys::qemu_plugin_register_vcpu_mem_cb(
                 self.insn,
-                Some(written),
+                Some(callback),
                 sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS,
                 sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_W,
-                self.address() as *mut c_void,
+                data,
             )
         };
     }
 }
+
+type OnWrite = extern "C" fn(c_uint, sys::qemu_plugin_meminfo_t, u64, *mut c_void);
 
 extern "C" fn marked(vcpu: c_uint, what: *mut c_void) {
     crate::marked(vcpu as usize, what as usize);
@@ -157,17 +212,19 @@ extern "C" fn written(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
     address: u64,
-    pc: *mut c_void,
+    site: *mut c_void,
 ) {
-    crate::written(
-        vcpu as usize,
-        &Access {
-            info,
-            address,
-            _life: PhantomData,
-        },
-        pc as u64,
-    );
+    let access = Access::new(info, address);
+    crate::written(vcpu as usize, &access, Site::unpack(site as u64));
+}
+
+extern "C" fn named(
+    _vcpu: c_uint,
+    info: sys::qemu_plugin_meminfo_t,
+    address: u64,
+    _data: *mut c_void,
+) {
+    crate::named(&Access::new(info, address));
 }
 
 /// A write that is happening.
@@ -185,6 +242,33 @@ pub enum Place {
 }
 
 impl Access<'_> {
+    fn new(info: sys::qemu_plugin_meminfo_t, address: u64) -> Self {
+        Self {
+            info,
+            address,
+            _life: PhantomData,
+        }
+    }
+
+    /// What is stored; its lower half if that is more than 64 bits.
+    pub fn value(&self) -> u64 {
+        // SAFETY: The information is that of the access.
+        let value = unsafe { sys::qemu_plugin_mem_get_value(self.info) };
+        use sys::qemu_plugin_mem_value_type as kind;
+        // SAFETY: The type says which of the union's fields it is, in this and the other lines.
+        match value.type_ {
+            kind::QEMU_PLUGIN_MEM_VALUE_U8 => unsafe { value.data.u8_ }.into(),
+            // SAFETY: As above.
+            kind::QEMU_PLUGIN_MEM_VALUE_U16 => unsafe { value.data.u16_ }.into(),
+            // SAFETY: As above.
+            kind::QEMU_PLUGIN_MEM_VALUE_U32 => unsafe { value.data.u32_ }.into(),
+            // SAFETY: As above.
+            kind::QEMU_PLUGIN_MEM_VALUE_U64 => unsafe { value.data.u64_ },
+            // SAFETY: As above.
+            kind::QEMU_PLUGIN_MEM_VALUE_U128 => unsafe { value.data.u128_ }.low,
+        }
+    }
+
     /// Bytes that are written.
     pub fn size(&self) -> u64 {
         // SAFETY: the information is that of the access.

@@ -2,7 +2,7 @@
 
 //! What is counted while the window is open, and what is told about it when it closes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 
@@ -52,8 +52,30 @@ pub struct Vcpu {
     writes: Map<Write, Seen>,
     /// How often each block was begun, by its number.
     blocks: Vec<u64>,
+    /// Instructions before the block that is being executed, and in it.
+    before: u64,
+    instructions: u64,
+    lock: Lock,
     stores: u64,
     unresolved: u64,
+}
+
+/// The lock that is watched, as one vCPU uses it.
+#[derive(Default)]
+struct Lock {
+    /// Instructions before it was taken, where it is.
+    taken: Option<u64>,
+    /// How often it was held for so many instructions.
+    holds: Map<u64, u64>,
+    /// How often each block was begun meanwhile, by its number.
+    blocks: Vec<u64>,
+}
+
+fn increment(counts: &mut Vec<u64>, number: usize) {
+    if number >= counts.len() {
+        counts.resize(number + 1, 0);
+    }
+    counts[number] += 1;
 }
 
 impl Vcpu {
@@ -87,12 +109,26 @@ impl Vcpu {
         self.unresolved += 1;
     }
 
-    /// A block of instructions begins.
-    pub fn block(&mut self, number: usize) {
-        if number >= self.blocks.len() {
-            self.blocks.resize(number + 1, 0);
+    /// A block of so many instructions begins.
+    pub fn block(&mut self, number: usize, instructions: u64) {
+        self.before += self.instructions;
+        self.instructions = instructions;
+        increment(&mut self.blocks, number);
+        if self.lock.taken.is_some() {
+            increment(&mut self.lock.blocks, number);
         }
-        self.blocks[number] += 1;
+    }
+
+    /// The lock is written by an instruction with so many before it in its block. Whoever releases
+    /// it writes a byte that is 0, and had taken it when it wrote before: what it writes while it
+    /// waits comes earlier.
+    pub fn lock(&mut self, index: u64, releases: bool) {
+        let now = self.before + index;
+        if !releases {
+            self.lock.taken = Some(now);
+        } else if let Some(taken) = self.lock.taken.take() {
+            *self.lock.holds.entry(now - taken).or_default() += 1;
+        }
     }
 }
 
@@ -139,6 +175,9 @@ fn row(out: &mut impl io::Write, counts: &[u64]) -> io::Result<()> {
 /// unresolved COUNT...                 of those, whose physical address is not known
 /// write PHYSICAL ADDRESS PC COUNT...  to a line that more than one vCPU wrote
 /// block PC INSTRUCTIONS COUNT...      how often each vCPU began it
+/// locked PC INSTRUCTIONS COUNT...     the same, while it held the lock
+/// hold INSTRUCTIONS COUNT...          how often each vCPU held the lock for so long: what comes
+///                                     after the one that takes it, and the one that releases it
 /// ```
 ///
 /// Addresses are hexadecimal; trailing vCPUs that did nothing are left out.
@@ -181,15 +220,33 @@ pub fn report(vcpus: &[&Vcpu], blocks: &Blocks, out: &mut impl io::Write) -> io:
         row(out, &counts)?;
     }
 
-    for (number, block) in blocks.list.iter().enumerate() {
+    for (kind, of) in [
+        ("block", (|vcpu| &vcpu.blocks) as fn(&Vcpu) -> &Vec<u64>),
+        ("locked", |vcpu| &vcpu.lock.blocks),
+    ] {
+        for (number, block) in blocks.list.iter().enumerate() {
+            let counts: Vec<u64> = vcpus
+                .iter()
+                .map(|vcpu| of(vcpu).get(number).copied().unwrap_or(0))
+                .collect();
+            if counts.iter().any(|count| *count > 0) {
+                write!(out, "{kind} {:x} {}", block.pc, block.instructions)?;
+                row(out, &counts)?;
+            }
+        }
+    }
+
+    let holds: BTreeSet<u64> = vcpus
+        .iter()
+        .flat_map(|vcpu| vcpu.lock.holds.keys().copied())
+        .collect();
+    for instructions in holds {
         let counts: Vec<u64> = vcpus
             .iter()
-            .map(|vcpu| vcpu.blocks.get(number).copied().unwrap_or(0))
+            .map(|vcpu| vcpu.lock.holds.get(&instructions).copied().unwrap_or(0))
             .collect();
-        if counts.iter().any(|count| *count > 0) {
-            write!(out, "block {:x} {}", block.pc, block.instructions)?;
-            row(out, &counts)?;
-        }
+        write!(out, "hold {instructions}")?;
+        row(out, &counts)?;
     }
     Ok(())
 }
