@@ -18,6 +18,7 @@
 #include <linux/skbuff.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <linux/wait.h>
 #include <net/xfrm.h>
 
@@ -50,6 +51,7 @@ struct espdev_knobs {
 	u32 spread;
 	u32 queue;
 	u32 hold;		/* deliver when a queue has so many, in one NAPI poll */
+	u32 stall;		/* after a poll, other NAPIs of the CPU wait so many ms, once */
 	/* in the NIC */
 	u32 status;		/* of the frames that status_every says; others succeed */
 	u32 status_every;
@@ -72,7 +74,7 @@ struct espdev_knobs {
 struct espdev_counters {
 	atomic64_t tx_plain, tx_esp, tx_gso, tx_segments, tx_bad;
 	atomic64_t rx_plain, rx_esp, rx_done, rx_miss, rx_nosp, rx_cipher;
-	atomic64_t dropped, duplicated, reordered, overrun;
+	atomic64_t dropped, duplicated, reordered, overrun, stalled;
 	atomic64_t polls, injected, esn_advances, states;
 };
 
@@ -123,6 +125,10 @@ struct espdev_port {
 	u32 held_for;
 	atomic_t handled;	/* ESP frames that the NIC looked at */
 
+	spinlock_t stall_lock;	/* for this list */
+	struct list_head stalled; /* NAPIs of others, until the timer lets them go on */
+	struct timer_list resume;
+
 	struct sk_buff *captured; /* the next template */
 	struct mutex inject_lock; /* template, and one injection at a time */
 	struct sk_buff *template;
@@ -163,6 +169,7 @@ struct sk_buff *espdev_template(struct espdev_port *port);
 int espdev_set_template(struct espdev_port *port, struct sk_buff *frame);
 int espdev_poll(struct napi_struct *napi, int budget);
 void espdev_interrupt(void *queue);
+void espdev_resume(struct timer_list *timer);
 
 /* debugfs */
 void espdev_debugfs_add(struct espdev_port *port, struct dentry *parent, const char *name);
