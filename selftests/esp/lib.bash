@@ -88,7 +88,7 @@ free_packets()
 remove_espdev()
 {
 	cleanup_all_ns
-	slowwait 10 rmmod nfrust_espdev
+	[ ! -e /sys/module/nfrust_espdev ] || slowwait 10 rmmod nfrust_espdev
 	free_packets
 }
 

@@ -18,6 +18,7 @@
 #include <linux/skbuff.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <linux/wait.h>
 #include <net/xfrm.h>
 
@@ -51,6 +52,7 @@ struct espdev_knobs {
 	u32 spread;
 	u32 queue;
 	u32 hold;		/* deliver when a queue has so many, in one NAPI poll */
+	u32 stall;		/* after a poll, other NAPIs of the CPU wait so many ms, once */
 	/* in the NIC */
 	u32 status;		/* of the frames that status_every says; others succeed */
 	u32 status_every;
@@ -77,7 +79,7 @@ struct espdev_knobs {
 struct espdev_counters {
 	u64 tx_plain, tx_esp, tx_gso, tx_segments, tx_bad;
 	u64 rx_plain, rx_esp, rx_done, rx_miss, rx_nosp, rx_cipher;
-	u64 dropped, duplicated, reordered, overrun;
+	u64 dropped, duplicated, reordered, overrun, stalled;
 	u64 polls, injected, esn_advances, states;
 };
 
@@ -130,6 +132,10 @@ struct espdev_port {
 	u32 held_for;
 	atomic_t handled;	/* ESP frames that a knob of the NIC asked about */
 
+	spinlock_t stall_lock;	/* for this list */
+	struct list_head stalled; /* NAPIs of others, until the timer lets them go on */
+	struct timer_list resume;
+
 	struct sk_buff *captured; /* the next template */
 	struct mutex inject_lock; /* template, and one injection at a time */
 	struct sk_buff *template;
@@ -170,6 +176,7 @@ struct sk_buff *espdev_template(struct espdev_port *port);
 void espdev_set_template(struct espdev_port *port, struct sk_buff *frame);
 int espdev_poll(struct napi_struct *napi, int budget);
 void espdev_interrupt(void *queue);
+void espdev_resume(struct timer_list *timer);
 
 /* debugfs */
 void espdev_debugfs_add(struct espdev_port *port, struct dentry *parent, const char *name);

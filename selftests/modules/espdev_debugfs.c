@@ -3,7 +3,7 @@
  * /sys/kernel/debug/nfrust_espdev/<port>/: one file for each knob, and
  *
  *	counters	what happened, one "name value" a line
- *	flush		write anything: deliver what is held back
+ *	flush		write anything: deliver what is held back, let go on what is stalled
  *	locks		of each receive state: SPI, and the address of its lock
  *	frame		the template of "inject", as bytes from the MAC header; can be written
  *	inject		write N: deliver N copies of the template, each with its own number
@@ -31,6 +31,7 @@ static const struct espdev_entry espdev_knob_entries[] = {
 	{ "spread", offsetof(struct espdev_knobs, spread) },
 	{ "queue", offsetof(struct espdev_knobs, queue) },
 	{ "hold", offsetof(struct espdev_knobs, hold) },
+	{ "stall", offsetof(struct espdev_knobs, stall) },
 	{ "status", offsetof(struct espdev_knobs, status) },
 	{ "status_every", offsetof(struct espdev_knobs, status_every) },
 	{ "miss_every", offsetof(struct espdev_knobs, miss_every) },
@@ -64,6 +65,7 @@ static const struct espdev_entry espdev_counter_entries[] = {
 	{ "duplicated", offsetof(struct espdev_counters, duplicated) },
 	{ "reordered", offsetof(struct espdev_counters, reordered) },
 	{ "overrun", offsetof(struct espdev_counters, overrun) },
+	{ "stalled", offsetof(struct espdev_counters, stalled) },
 	{ "polls", offsetof(struct espdev_counters, polls) },
 	{ "injected", offsetof(struct espdev_counters, injected) },
 	{ "esn_advances", offsetof(struct espdev_counters, esn_advances) },

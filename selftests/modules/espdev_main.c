@@ -208,8 +208,11 @@ static int espdev_setup(struct net_device *dev)
 	port->dev = dev;
 	spin_lock_init(&port->sa_lock);
 	spin_lock_init(&port->wire_lock);
+	spin_lock_init(&port->stall_lock);
 	mutex_init(&port->inject_lock);
 	init_waitqueue_head(&port->injected);
+	INIT_LIST_HEAD(&port->stalled);
+	timer_setup(&port->resume, espdev_resume, 0);
 	port->knobs.reorder_by = 1;
 	port->knobs.status = CRYPTO_GENERIC_ERROR;
 	port->knobs.gro = 1;
@@ -237,6 +240,7 @@ static void espdev_free(struct net_device *dev)
 	struct espdev_port *port = netdev_priv(dev);
 	unsigned int i;
 
+	timer_shutdown_sync(&port->resume);
 	for (i = 0; i < port->nqueues; i++)
 		skb_queue_purge(&port->queues[i].frames);
 	kfree_skb(port->held);

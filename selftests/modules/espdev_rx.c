@@ -135,12 +135,17 @@ out:
 	spin_unlock_bh(&port->wire_lock);
 }
 
-/* espdev_flush - deliver what the knobs "hold" and "reorder" keep back */
+/*
+ * espdev_flush - deliver what the knobs "hold" and "reorder" keep back, and let go on what "stall"
+ * did
+ */
 void espdev_flush(struct espdev_port *port)
 {
 	struct espdev_esp esp;
 	unsigned int i;
 
+	/* Before the polls that may be the next ones to stall it */
+	mod_timer_pending(&port->resume, jiffies);
 	spin_lock_bh(&port->wire_lock);
 	if (port->held && espdev_parse(port->held->data, port->held->len, &esp)) {
 		espdev_deliver(port, port->held, &esp);
@@ -423,6 +428,52 @@ out:
 	return err;
 }
 
+/* ---- other NAPIs ---- */
+
+/*
+ * Take what this CPU is about to poll out of its list, as if its softirqs came late: a CPU that has
+ * much to do gets to it only when the world has changed. Only the CPU itself adds to its list, with
+ * interrupts disabled. A NAPI that is in no list stays scheduled, and nobody schedules it again.
+ */
+static void espdev_stall(struct espdev_port *port)
+{
+	u32 delay = READ_ONCE(port->knobs.stall);
+	struct napi_struct *napi, *next;
+	struct softnet_data *sd;
+	unsigned long flags;
+
+	if (!delay)
+		return;
+	spin_lock_irqsave(&port->stall_lock, flags);
+	sd = this_cpu_ptr(&softnet_data);
+	list_for_each_entry_safe(napi, next, &sd->poll_list, poll_list) {
+		if (napi->poll == espdev_poll || napi == &sd->backlog)
+			continue;
+		list_move_tail(&napi->poll_list, &port->stalled);
+		espdev_count(port, stalled, 1);
+	}
+	if (!list_empty(&port->stalled)) {
+		WRITE_ONCE(port->knobs.stall, 0);
+		mod_timer(&port->resume, jiffies + msecs_to_jiffies(delay));
+	}
+	spin_unlock_irqrestore(&port->stall_lock, flags);
+}
+
+/* They go on where the timer runs, which is another CPU if theirs has gone offline. */
+void espdev_resume(struct timer_list *timer)
+{
+	struct espdev_port *port = timer_container_of(port, timer, resume);
+	struct napi_struct *napi, *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&port->stall_lock, flags);
+	list_for_each_entry_safe(napi, next, &port->stalled, poll_list) {
+		list_del_init(&napi->poll_list);
+		__napi_schedule(napi);
+	}
+	spin_unlock_irqrestore(&port->stall_lock, flags);
+}
+
 /* ---- NAPI ---- */
 
 int espdev_poll(struct napi_struct *napi, int budget)
@@ -445,6 +496,8 @@ int espdev_poll(struct napi_struct *napi, int budget)
 			espdev_receive(queue, frame);
 		}
 	}
+	if (work)
+		espdev_stall(port);
 	if (work < budget) {
 		napi_complete_done(napi, work);
 		/* The next burst: after all else that waits on this CPU has had its turn */

@@ -235,7 +235,12 @@ check "chains and connections in all namespaces" [ $spoke = $rounds ]
 check "all namespaces exit" [ $exited = $rounds ]
 check "packets came in meanwhile" grep -q "^sent [1-9][0-9][0-9][0-9]" "$tmp/flood"
 check "no namespace and no connection is left" slowwait 30 nobody_left
-check "no memory is left" no_growth
+if [ -e /sys/kernel/debug/kmemleak ]; then
+	# It knows which memory is lost, where few namespaces are no more than the noise of all else.
+	ktap_test_skip "no memory is left"
+else
+	check "no memory is left" no_growth
+fi
 check "nothing holds the module" has_references "$module" 0
 served 0
 unloads()

@@ -3,7 +3,7 @@
 #
 # check.sh [PATTERN]: 'make check-upstream'. The tests of the kernel and of nftables, as they are,
 # once with C's modules and once with Rust's, each in a fresh guest; a table of both, what each test
-# that did not pass said, and how often Rust looked at a packet (socket expression and NAT hooks).
+# that did not pass said, and how often Rust looked at a packet (socket expression, NAT hooks, ESP).
 #
 # Fails where Rust differs from C, and on anything that the kernel reports. A test that does not
 # pass with C is no difference, but is listed. Ends with "N passed, N failed, N skipped".

@@ -6,8 +6,8 @@
 #
 # Prints what the tests print behind "# ", and for each one a line
 #	result <suite> <test> <pass|fail|skip|timeout> <seconds> <evaluations> <reason>
-# where evaluations says how often Rust looked at a packet meanwhile, in the socket expression and
-# in the NAT hooks.
+# where evaluations says how often Rust looked at a packet meanwhile, in the socket expression, in
+# the NAT hooks and in ESP.
 
 set -u
 
@@ -22,19 +22,20 @@ cp -a /share/. $work/
 mkdir -p /run/modprobe.d
 case $IMPL in
 c)	echo "blacklist nft_socket_rust" >/run/modprobe.d/nfrust-test.conf
-	others=(nft_socket_rust nft_chain_nat_rust) ;;
-rust)	cp "$dir/../../samples/modprobe.d/nft_chain_nat_rust.conf" /run/modprobe.d/nfrust-test.conf
-	modprobe -a nft_socket_rust nft_chain_nat_rust ||
-		{ echo "Bail out! cannot load the modules"; exit 1; }
-	others=(nft_socket nft_chain_nat) ;;
+	modules=(nft_socket nft_chain_nat esp4_offload esp6_offload)
+	others=("${modules[@]/%/_rust}") ;;
+rust)	cat "$dir"/../../samples/modprobe.d/*.conf >/run/modprobe.d/nfrust-test.conf
+	others=(nft_socket nft_chain_nat esp4_offload esp6_offload)
+	modules=("${others[@]/%/_rust}") ;;
 *)	echo "Bail out! IMPL=$IMPL: neither c nor rust"; exit 1 ;;
 esac
+modprobe -a "${modules[@]}" || { echo "Bail out! cannot load the modules"; exit 1; }
 
 evaluations()
 {
 	local file _ value sum=0
 
-	for file in /sys/kernel/debug/nft_{socket,chain_nat}_rust/counters; do
+	for file in /sys/kernel/debug/*_rust/counters; do
 		[ -r "$file" ] || continue
 		while read -r _ value; do
 			sum=$((sum + value))

@@ -16,13 +16,14 @@ set -euo pipefail
 load_env
 
 TARGETS=(net/netfilter net/mptcp)
-# What the scripts of those read besides.
-SHARED=(kselftest net/lib.sh net/lib/sh)
+# What the scripts of those read besides, and scripts that need no helper.
+SHARED=(kselftest net/lib.sh net/lib/sh net/xfrm_policy.sh net/xfrm_state.sh)
 SELFTESTS=$NFRUST_KSRC/tools/testing/selftests
 
-# shellcheck disable=SC2016 # dpkg-query's format
-NFTABLES=$("$TOP/scripts/inroot" dpkg-query --admindir="$(echo "$CACHE"/guest-*/)var/lib/dpkg" \
-	-W -f '${source:Version}' nftables)
+# The version that the image has: of another one there may be a tree, too.
+NFTABLES=$("$TOP/scripts/inroot" debugfs -R 'cat /var/lib/dpkg/status' "$NFRUST_GUEST" 2>/dev/null |
+	awk '$1 == "Package:" { name = $2 } name == "nftables" && $1 == "Version:" { print $2 }')
+[ -n "$NFTABLES" ] || die "no nftables in $NFRUST_GUEST"
 DIR=$CACHE/upstream-$({
 	cat "${NFRUST_KDIR%/obj}/version" "${BASH_SOURCE[0]}"
 	echo "$NFRUST_CC $NFTABLES ${NFTABLES_SRC:-}"
