@@ -9,7 +9,7 @@
 # shellcheck source=selftests/esp/lib.bash
 source "$(dirname "$0")/lib.bash"
 
-plan 10
+plan 18
 setup_espdev 2
 setup_ns elsewhere || exit "$?"
 
@@ -29,6 +29,7 @@ EOT
 
 # shellcheck disable=SC2154 # set by setup_ns
 traffic "$client" "$server" "$elsewhere" "$tmp/back" <<-'EOT'
+	import itertools
 	import sys
 	from waiting import *
 
@@ -47,21 +48,22 @@ traffic "$client" "$server" "$elsewhere" "$tmp/back" <<-'EOT'
 	def back(ns):
 	    run("bash", script, ns)
 
-	for version in 4, 6:
+	# A packet that is alone goes another way than one of several.
+	for version, count in itertools.product((4, 6), (10, 1)):
 	    # A device that goes down takes its states along.
 	    x = w.state(version=version)
-	    waits(w, f"IPv{version}: the device goes down", x, down, figures="no state",
-	          mib_moved={"XfrmInStateInvalid": 10})
+	    waits(w, f"IPv{version}: the device goes down", x, count, down, figures="no state",
+	          mib_moved={"XfrmInStateInvalid": count})
 	    back(w.server)
 	    x = w.state(version=version)
 	    w.case(f"IPv{version}: ... and up again", x.good(1, 2), got=(1, 2))
 
 	    x = w.state(version=version)
 	    before, there = rust(version), mib(elsewhere)
-	    waits(w, f"IPv{version}: the device goes to another namespace", x, move,
+	    waits(w, f"IPv{version}: the device goes to another namespace", x, count, move,
 	          figures="no state")
 	    print(f"{moved(before, rust(version)).get('drop_moved')} {moved(there, mib(elsewhere))}|"
-	          f"10 {{}}|IPv{version}: ... its packets do not follow it")
+	          f"{count} {{}}|IPv{version}: ... its packets do not follow it")
 	    back(elsewhere)
 
 	# With the module: it waits for those who have a reference.

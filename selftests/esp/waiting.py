@@ -22,14 +22,15 @@ def let_wait(w, x, count, stall):
         time.sleep(0.01)
 
 
-def waits(w, description, x, happens=lambda: None, got=(), **expected):
-    """A case of ten packets, with what happens while they wait"""
+def waits(w, description, x, count, happens=lambda: None, got=(), **expected):
+    """A case of so many packets, with what happens while they wait"""
+    description = f"{description}, {count} waiting"
     def wait():
-        let_wait(w, x, 10, stall=10000)
+        let_wait(w, x, count, stall=10000)
         early = w.received()
         happens()
         early += w.received()
         assert not early, f"{description}: {early} did not wait"
         w.port.knob("flush", 1)
 
-    w.case(f"{description} while they wait", [wait], got=got, state=x, **expected)
+    w.case(description, [wait], got=got, state=x, **expected)

@@ -9,7 +9,15 @@
 use crate::{
     counters::{Event, Stats},
     module::{Context, CONTEXT},
-    receive::{accept, discard, is_listened_to, is_ours, remove_mode, Receiver},
+    receive::{
+        accept,
+        discard,
+        is_listened_to,
+        is_ours,
+        receive_one,
+        remove_mode,
+        Receiver, //
+    },
     Ip, //
 };
 use core::ops::Range;
@@ -19,9 +27,10 @@ use net::{
     rcu::Section,
     time,
     xfrm::{
+        batch::Batch,
         input::Packet,
         mib::Cause,
-        queue::{Batch, Full, Napi, Poll}, //
+        queue::{Full, Napi, Poll}, //
     }, //
 };
 
@@ -49,6 +58,29 @@ pub(crate) fn wait(context: &Context, packet: Packet<Ip>) {
 }
 
 impl Poll<Ip> for Receiver {
+    #[inline]
+    fn poll_one(packet: Packet<Ip>, napi: &Napi, rcu: Section<'_>) {
+        count!(Stats, Event::Polls);
+        let Some(context) = CONTEXT.get(rcu) else {
+            return packet.leave();
+        };
+        if packet.state().is_none() || is_listened_to(&packet) {
+            return packet.leave();
+        }
+        if !packet.is_at_home() {
+            // Its device went to another namespace while it waited.
+            count!(Stats, Event::DropMoved);
+            return;
+        }
+        if !is_ours(&packet) {
+            return packet.leave();
+        }
+        Stats::count(Event::burst(1));
+        if let Some((packet, next_header)) = receive_one(context, packet, rcu) {
+            packet.deliver(next_header, &context.handlers, napi, rcu);
+        }
+    }
+
     #[inline]
     fn poll(batch: &mut Batch<Ip>, napi: &Napi, rcu: Section<'_>) {
         count!(Stats, Event::Polls);

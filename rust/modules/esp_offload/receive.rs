@@ -60,16 +60,30 @@ impl Receive<Ip> for Receiver {
     }
 }
 
-/// Receives a packet.
+/// Receives a packet by itself.
 #[inline]
-fn receive(context: &Context, mut packet: Packet<Ip>, rcu: Section<'_>) {
+fn receive(context: &Context, packet: Packet<Ip>, rcu: Section<'_>) {
     if !is_ours(&packet) || is_listened_to(&packet) {
         return packet.leave();
     }
+    if let Some((packet, next_header)) = receive_one(context, packet, rcu) {
+        packet.resume(next_header);
+    }
+}
+
+/// Receives a packet that is ours. What is left of it, to be delivered, with the number of its next
+/// header.
+#[inline(always)]
+pub(crate) fn receive_one(
+    context: &Context,
+    mut packet: Packet<Ip>,
+    rcu: Section<'_>,
+) -> Option<(Packet<Ip>, u8)> {
     let removed = packet.remove_esp();
     let now = time::real_seconds();
     let Some(x) = packet.state() else {
-        return packet.leave();
+        discard(context, packet, Cause::Invalid, rcu);
+        return None;
     };
 
     count!(Stats, Event::Locked);
@@ -77,12 +91,15 @@ fn receive(context: &Context, mut packet: Packet<Ip>, rcu: Section<'_>) {
     let accepted = accept(&mut x, &packet, removed);
     drop(x);
 
-    let next_header = match accepted {
-        Ok(next_header) => next_header,
-        Err(cause) => return discard(context, packet, cause, rcu),
-    };
-    if let Some(packet) = remove_mode(context, packet, next_header, rcu) {
-        packet.resume(next_header);
+    match accepted {
+        Ok(next_header) => {
+            let packet = remove_mode(context, packet, next_header, rcu)?;
+            Some((packet, next_header))
+        }
+        Err(cause) => {
+            discard(context, packet, cause, rcu);
+            None
+        }
     }
 }
 

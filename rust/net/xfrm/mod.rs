@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/net/xfrm.h`](srctree/include/net/xfrm.h)
 
+pub mod batch;
 pub mod family;
 pub mod handler;
 pub mod input;

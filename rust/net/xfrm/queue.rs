@@ -13,9 +13,9 @@
 //! C header: [`include/net/gro_cells.h`](srctree/include/net/gro_cells.h), which does it for C
 
 use super::{
+    batch::{Batch, BATCH},
     family::Esp,
-    input::Packet,
-    mib::Cause, //
+    input::Packet, //
 };
 use crate::{
     netdev::{DeviceRef, Dummy},
@@ -23,13 +23,10 @@ use crate::{
     skb::OwnedSkb, //
 };
 use core::{
-    cell::{Cell as ResultCell, UnsafeCell},
+    cell::UnsafeCell,
     marker::PhantomData,
-    mem::MaybeUninit,
-    ops::Range,
     pin::Pin,
     ptr::{self, NonNull},
-    slice,
     sync::atomic::{AtomicPtr, AtomicU32, Ordering}, //
 };
 use kernel::{
@@ -39,11 +36,11 @@ use kernel::{
 };
 use nf_bindings as bindings;
 
-/// How many packets a poll can have: what NAPI gives at most.
-pub const BATCH: usize = bindings::NAPI_POLL_WEIGHT as usize;
-
 /// Receives packets that waited.
 pub trait Poll<V: Esp>: Sized + 'static {
+    /// Receives a packet that waited alone. Softirq context.
+    fn poll_one(packet: Packet<V>, napi: &Napi, rcu: Section<'_>);
+
     /// Receives all packets of the batch. Softirq context.
     fn poll(batch: &mut Batch<V>, napi: &Napi, rcu: Section<'_>);
 }
@@ -74,160 +71,6 @@ impl Napi {
         let gro = unsafe { &raw mut (*napi).gro };
         // SAFETY: The NAPI is being polled, here; the packet is ours, and given away.
         unsafe { bindings::gro_receive_skb(gro, skb.into_raw()) };
-    }
-}
-
-/// Packets that waited, in the order in which they came.
-///
-/// # Invariants
-///
-/// The first `len` are initialized.
-pub struct Batch<V: Esp> {
-    // Not an array of single ones, which is made somewhere else and then copied to here.
-    packets: MaybeUninit<[Option<Waiting<V>>; BATCH]>,
-    len: usize,
-}
-
-/// A packet that waited, and the device that it waited for.
-struct Waiting<V: Esp> {
-    packet: Packet<V>,
-    dev: DeviceRef,
-    /// Which state it is for, to tell it from others; or 0.
-    state: usize,
-    result: ResultCell<Result<u8, Cause>>,
-}
-
-/// A device that is kept until a packet of it has gone its way.
-pub struct KeepDevice(#[expect(dead_code)] DeviceRef);
-
-impl<V: Esp> Batch<V> {
-    #[inline]
-    fn new() -> Self {
-        // INVARIANT: None is.
-        Self {
-            packets: MaybeUninit::uninit(),
-            len: 0,
-        }
-    }
-
-    /// Adds a packet, for which there must be room.
-    #[inline]
-    fn push(&mut self, waiting: Waiting<V>) {
-        if self.len < BATCH {
-            let place = self.packets.as_mut_ptr().cast::<Option<Waiting<V>>>();
-            let place = place.wrapping_add(self.len);
-            // SAFETY: There is room for this one, and nothing in it that would have to be dropped.
-            unsafe { place.write(Some(waiting)) };
-            // INVARIANT: Now it is initialized, too.
-            self.len += 1;
-        }
-    }
-
-    /// How many packets there were.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there were none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    #[inline]
-    fn packets(&self) -> &[Option<Waiting<V>>] {
-        let packets = (&raw const self.packets).cast();
-        // SAFETY: By the type's invariants.
-        unsafe { slice::from_raw_parts(packets, self.len) }
-    }
-
-    #[inline]
-    fn packets_mut(&mut self) -> &mut [Option<Waiting<V>>] {
-        let packets = (&raw mut self.packets).cast();
-        // SAFETY: By the type's invariants.
-        unsafe { slice::from_raw_parts_mut(packets, self.len) }
-    }
-
-    /// A packet, if it was not taken.
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<&Packet<V>> {
-        Some(&self.packets().get(index)?.as_ref()?.packet)
-    }
-
-    /// A packet, if it is for this state and was not taken.
-    #[inline]
-    pub fn get_of(&self, index: usize, state: usize) -> Option<&Packet<V>> {
-        let waiting = self.packets().get(index)?.as_ref()?;
-        (waiting.state == state).then_some(&waiting.packet)
-    }
-
-    /// A packet, to be changed, if it was not taken.
-    #[inline]
-    pub fn get_mut(&mut self, index: usize) -> Option<&mut Packet<V>> {
-        Some(&mut self.packets_mut().get_mut(index)?.as_mut()?.packet)
-    }
-
-    /// Which state a packet is for, if it was not taken: the same number for the same one.
-    #[inline]
-    pub fn state_of(&self, index: usize) -> Option<usize> {
-        Some(self.packets().get(index)?.as_ref()?.state)
-    }
-
-    /// What was noted for a packet.
-    #[inline]
-    pub fn result(&self, index: usize) -> Result<u8, Cause> {
-        match self.packets().get(index) {
-            Some(Some(waiting)) => waiting.result.get(),
-            _ => Err(Cause::Protocol),
-        }
-    }
-
-    /// Notes what became of a packet.
-    #[inline]
-    pub fn set_result(&self, index: usize, result: Result<u8, Cause>) {
-        if let Some(Some(waiting)) = self.packets().get(index) {
-            waiting.result.set(result);
-        }
-    }
-
-    /// Notes for each packet of a state in the range, in order, what `with` makes of what was noted
-    /// before.
-    #[inline(always)]
-    pub fn note(
-        &self,
-        range: Range<usize>,
-        state: usize,
-        mut with: impl FnMut(&Packet<V>, Result<u8, Cause>) -> Result<u8, Cause>,
-    ) {
-        let waiting = self.packets().get(range).unwrap_or_default().iter();
-        for waiting in waiting.flatten().filter(|waiting| waiting.state == state) {
-            let result = with(&waiting.packet, waiting.result.get());
-            waiting.result.set(result);
-        }
-    }
-
-    /// Takes a packet out.
-    #[inline]
-    pub fn take(&mut self, index: usize) -> Option<(Packet<V>, KeepDevice)> {
-        let waiting = self.packets_mut().get_mut(index)?.take()?;
-        Some((waiting.packet, KeepDevice(waiting.dev)))
-    }
-
-    /// Drops all packets that were not taken.
-    #[inline]
-    fn clear(&mut self) {
-        for waiting in self.packets_mut() {
-            *waiting = None;
-        }
-        self.len = 0;
-    }
-}
-
-impl<V: Esp> Drop for Batch<V> {
-    #[inline]
-    fn drop(&mut self) {
-        self.clear();
     }
 }
 
@@ -341,27 +184,33 @@ impl<V: Esp, P: Poll<V>> Queues<V, P> {
     }
 }
 
-/// A packet that was given up by [`Packet::into_raw()`], if there is one.
+/// A packet from a queue, and the device that it waited for.
 ///
 /// # Safety
 ///
-/// The packet must be from a queue, and taken out of it.
+/// The packet must be from a queue of such packets, and taken out of it.
 #[inline]
-unsafe fn waiting<V: Esp>(skb: NonNull<bindings::sk_buff>) -> Waiting<V> {
+unsafe fn taken<V: Esp>(skb: NonNull<bindings::sk_buff>) -> (Packet<V>, DeviceRef) {
     // SAFETY: It was put into the queue as such a packet.
     let packet = unsafe { Packet::<V>::from_raw(skb) };
     // SAFETY: The packet has had a reference to its device since then.
     let dev = unsafe { packet.skb().dev_from_packet() };
-    let state = packet.state().map_or(0, |x| ptr::from_ref(x).addr());
-    Waiting {
-        packet,
-        dev,
-        state,
-        result: ResultCell::new(Err(Cause::Protocol)),
-    }
+    (packet, dev)
 }
 
 impl Cell {
+    /// Whether there is no packet. One may come at any time.
+    ///
+    /// # Safety
+    ///
+    /// As for [`pop()`](Self::pop).
+    #[inline]
+    unsafe fn is_empty(&self) -> bool {
+        // SAFETY: By the requirement on this function nobody else uses it.
+        let first = unsafe { *self.first.get() };
+        first.is_null() && self.head.load(Ordering::Relaxed).is_null()
+    }
+
     /// Takes the next packet out.
     ///
     /// # Safety
@@ -408,7 +257,7 @@ impl<V: Esp, P: Poll<V>> PinnedDrop for Queues<V, P> {
             // not reach them any more.
             while let Some(skb) = unsafe { cell.pop() } {
                 // SAFETY: It was taken out just now.
-                drop(unsafe { waiting::<V>(skb) });
+                drop(unsafe { taken::<V>(skb) });
             }
         }
         // Netpoll looks through the NAPIs of a device in RCU read sections.
@@ -503,28 +352,63 @@ unsafe extern "C" fn poll<V: Esp, P: Poll<V>>(
     if budget == 0 {
         return 0;
     }
-    let mut batch = Batch::<V>::new();
-    while batch.len < budget {
-        // SAFETY: This is the poll.
-        let Some(skb) = (unsafe { cell.pop() }) else {
-            break;
-        };
-        // SAFETY: It was taken out just now.
-        batch.push(unsafe { waiting::<V>(skb) });
-    }
-    let done = batch.len;
-    cell.len.fetch_sub(done as u32, Ordering::Relaxed);
-    if done > 0 {
+    let done = {
         let guard = rcu::read_lock();
+        let rcu = Section::of(&guard);
         // SAFETY: The wrapper is transparent, the NAPI valid.
         let napi = unsafe { &*napi.cast::<Napi>() };
-        P::poll(&mut batch, napi, Section::of(&guard));
-        // In place: to be dropped by value it would be copied first.
-        batch.clear();
-    }
+        // SAFETY: This is the poll.
+        match unsafe { cell.pop() } {
+            None => 0,
+            // SAFETY: This is the poll.
+            Some(skb) if unsafe { cell.is_empty() } => {
+                cell.len.fetch_sub(1, Ordering::Relaxed);
+                // SAFETY: It was taken out just now.
+                let (packet, _dev) = unsafe { taken::<V>(skb) };
+                P::poll_one(packet, napi, rcu);
+                1
+            }
+            // SAFETY: This is the poll, and it was taken out just now.
+            Some(skb) => unsafe { poll_batch::<V, P>(cell, skb, budget, napi, rcu) },
+        }
+    };
     if done < budget {
         // SAFETY: The NAPI is being polled, here.
         unsafe { bindings::napi_complete_done(napi, done as c_int) };
     }
     done as c_int
+}
+
+/// Receives a packet together with those that wait with it. How many there were: at most `budget`.
+/// By itself, as the batch takes a good part of the stack.
+///
+/// # Safety
+///
+/// Only the poll of the cell may do this; `first` must have been taken out of it.
+#[inline(never)]
+unsafe fn poll_batch<V: Esp, P: Poll<V>>(
+    cell: &Cell,
+    first: NonNull<bindings::sk_buff>,
+    budget: usize,
+    napi: &Napi,
+    rcu: Section<'_>,
+) -> usize {
+    let mut batch = Batch::<V>::new();
+    let mut next = Some(first);
+    while let Some(skb) = next {
+        // SAFETY: It was taken out just now.
+        let (packet, dev) = unsafe { taken::<V>(skb) };
+        batch.push(packet, dev);
+        next = match batch.len() < budget {
+            // SAFETY: This is the poll.
+            true => unsafe { cell.pop() },
+            false => None,
+        };
+    }
+    let done = batch.len();
+    cell.len.fetch_sub(done as u32, Ordering::Relaxed);
+    P::poll(&mut batch, napi, rcu);
+    // In place: to be dropped by value it would be copied first.
+    batch.clear();
+    done
 }
