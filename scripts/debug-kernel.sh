@@ -20,7 +20,7 @@ FRAGMENTS=("$NFRUST_KSRC/tools/testing/selftests/net/netfilter/config"
 	"$TOP"/selftests/debug/{guest,net,checks}.config)
 BASE=$(make -s -C "$NFRUST_KSRC" kernelversion)
 # Objects of a whole build, for the progress that is shown.
-OBJECTS=1850
+OBJECTS=1930
 
 # Where KASAN's checks are compiled in, beside modules built outside the tree: what packets, and what
 # is kept about them, pass through. Everything is allocated under its eyes in any case, and a program

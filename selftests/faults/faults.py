@@ -5,6 +5,7 @@ It is this thread's allocations that count, those of interrupts do not: what sen
 itself is in softirq, but a packet that is written to a tun device is received by the writer.
 """
 
+import contextlib
 import errno
 import gc
 import itertools
@@ -14,7 +15,7 @@ import time
 
 from nfnl import NLMSG_ERROR, Nft
 
-FAILSLAB = "/sys/kernel/debug/failslab"
+FAILSLAB, FAIL_PAGE_ALLOC = "/sys/kernel/debug/failslab", "/sys/kernel/debug/fail_page_alloc"
 
 
 class Faults:
@@ -26,9 +27,27 @@ class Faults:
         for name, value in ("ignore-gfp-wait", "N"), ("cache-filter", "N"), ("verbose", "0"):
             with open(f"{FAILSLAB}/{name}", "w") as file:
                 file.write(value)
-        with open("/sys/kernel/debug/fail_page_alloc/verbose", "w") as file:
+        with open(f"{FAIL_PAGE_ALLOC}/verbose", "w") as file:
             file.write("0")
         gc.disable()
+
+    @contextlib.contextmanager
+    def only(self, function, depth):
+        """Only allocations count within that this function of the kernel's makes itself: it must
+        be among so many that are on the stack."""
+        start, end = addresses(function)
+        self.filter(start, end, depth)
+        try:
+            yield
+        finally:
+            self.filter(0, 2 ** 64 - 1, 32)
+
+    def filter(self, start, end, depth):
+        for path in FAILSLAB, FAIL_PAGE_ALLOC:
+            for name, value in (("require-start", hex(start)), ("require-end", hex(end)),
+                                ("stacktrace-depth", str(depth))):
+                with open(f"{path}/{name}", "w") as file:
+                    file.write(value)
 
     def nth(self, n, function, *args):
         """Call with the n-th allocation failing. Its result, or the OSError that it raised; and
@@ -57,6 +76,14 @@ class Faults:
         left = int(os.pread(self.file, 32, 0))
         os.pwrite(self.file, b"0", 0)
         return 1000000 - left
+
+
+def addresses(function):
+    """Where this function of the kernel's begins, and where the next one does."""
+    with open("/proc/kallsyms") as file:
+        symbols = [line.split() for line in file]
+    start = next(int(at, 16) for at, _, name, *rest in symbols if name == function and not rest)
+    return start, min(int(at, 16) for at, *_ in symbols if int(at, 16) > start)
 
 
 def name(result):

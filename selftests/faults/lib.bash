@@ -13,7 +13,8 @@ export PYTHONPATH=$selftests/faults:$PYTHONPATH
 
 # Others are to find them as they were.
 faults_saved=
-for file in failslab/{ignore-gfp-wait,cache-filter,verbose} fail_page_alloc/verbose; do
+for file in failslab/{ignore-gfp-wait,cache-filter} \
+	    {failslab,fail_page_alloc}/{verbose,require-start,require-end,stacktrace-depth}; do
 	faults_saved+="$file $(cat /sys/kernel/debug/$file)"$'\n'
 done
 faults_put_back()
