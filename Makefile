@@ -79,7 +79,7 @@ check-debug: setup ## the selftests on a kernel with KASAN, lockdep, kmemleak, .
 	@selftests/debug/check.sh
 
 .PHONY: check-upstream
-check-upstream: modules ## the kernel's and nftables' own tests, unmodified, with C and with Rust
+check-upstream: modules ## the kernel's and nftables' own tests, unmodified, C then Rust
 	@selftests/upstream/check.sh
 
 endif

@@ -68,7 +68,7 @@ traffic "$module" "$STRIDE" <<-'EOF'
 	for _ in range(3):
 	    total = faults.count(unshare)
 	    os.setns(home, os.CLONE_NEWNET)
-	for n in range(stride, total, stride):
+	for n in range(stride, total + 1, stride):
 	    fail(n, tally)
 	print(f"{total} allocations: {tally}; chains: {chains}")
 	print(f"{total > 100}|True|there were allocations to fail")

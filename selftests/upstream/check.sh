@@ -4,7 +4,6 @@
 # check.sh [PATTERN]: 'make check-upstream'. The tests of the kernel and of nftables, as they are,
 # once with C's modules and once with Rust's, each in a fresh guest; a table of both, what each test
 # that did not pass said, and how often Rust looked at a packet (socket expression, NAT hooks, ESP).
-# The two guests run at the same time, under the same load; JOBS=1: C's first.
 #
 # Fails where Rust differs from C, and on anything that the kernel reports. A test that does not
 # pass with C is no difference, but is listed. Ends with "N passed, N failed, N skipped".
@@ -26,44 +25,23 @@ if [ "${KERNEL:-stock}" = debug ]; then
 		{ cat "$OUT/modules.log" >&2; die "the modules do not build"; }
 fi
 
-# run IMPL PATTERN: fails if the guest did, beside the tests themselves
+# What failed in here, beside the tests themselves.
+failed=0
 run() {
 	local rc=0
 	say "upstream tests with IMPL=$1"
 	SHARE=$tests MEM=${MEM:-2048M} TIMEOUT=${TIMEOUT:-7200} CONSOLE=$OUT/$1.console \
-		CMD="IMPL=$1 /src/selftests/upstream/guest.sh '$2'" \
+		CMD="IMPL=$1 /src/selftests/upstream/guest.sh '${2:-}'" \
 		"$TOP/selftests/vmtest.sh" >"$OUT/$1.log" 2>&1 || rc=$?
 	grep -E '^(vmtest: FAILED|Bail out!)' "$OUT/$1.log" || :
-	sed -n 's/^result //p' "$OUT/$1.log" >"$OUT/$1.results"
 	if [ "$rc" != 0 ]; then
+		failed=$((failed + 1))
 		say "IMPL=$1: the guest failed; see ${OUT#"$TOP/"}/$1.log"
-		return 1
 	fi
+	sed -n 's/^result //p' "$OUT/$1.log" >"$OUT/$1.results"
 }
-# In process groups of their own, so that no guest stays when this is interrupted.
-set -m
-pids=()
-# shellcheck disable=SC2329 # called by the trap
-stop() {
-	local pid
-	for pid in "${pids[@]}"; do
-		kill -TERM -- "-$pid" 2>/dev/null || :
-	done
-}
-trap 'stop; exit 130' INT TERM HUP
-failed=0
-for impl in c rust; do
-	run "$impl" "${1:-}" &
-	pids+=($!)
-	[ "${JOBS:-2}" != 1 ] || wait $! || failed=$((failed + 1))
-done
-if [ "${JOBS:-2}" != 1 ]; then
-	for pid in "${pids[@]}"; do
-		wait "$pid" || failed=$((failed + 1))
-	done
-fi
-trap - INT TERM HUP
-set +m
+run c "${1:-}"
+run rust "${1:-}"
 
 {
 	sed 's/^/c /' "$OUT/c.results"

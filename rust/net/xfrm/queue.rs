@@ -199,18 +199,6 @@ unsafe fn taken<V: Esp>(skb: NonNull<bindings::sk_buff>) -> (Packet<V>, DeviceRe
 }
 
 impl Cell {
-    /// Whether there is no packet. One may come at any time.
-    ///
-    /// # Safety
-    ///
-    /// As for [`pop()`](Self::pop).
-    #[inline]
-    unsafe fn is_empty(&self) -> bool {
-        // SAFETY: By the requirement on this function nobody else uses it.
-        let first = unsafe { *self.first.get() };
-        first.is_null() && self.head.load(Ordering::Relaxed).is_null()
-    }
-
     /// Takes the next packet out.
     ///
     /// # Safety
@@ -360,8 +348,8 @@ unsafe extern "C" fn poll<V: Esp, P: Poll<V>>(
         // SAFETY: This is the poll.
         match unsafe { cell.pop() } {
             None => 0,
-            // SAFETY: This is the poll.
-            Some(skb) if unsafe { cell.is_empty() } => {
+            // Each packet is counted before it is put in.
+            Some(skb) if cell.len.load(Ordering::Relaxed) == 1 => {
                 cell.len.fetch_sub(1, Ordering::Relaxed);
                 // SAFETY: It was taken out just now.
                 let (packet, _dev) = unsafe { taken::<V>(skb) };
