@@ -9,13 +9,6 @@ source "$(dirname "$0")/lib.bash"
 
 plan 26
 setup_espdev 2
-# They receive packets in tunnels, of which the other scripts expect that nobody does.
-unload()
-{
-	cleanup_all_ns
-	modprobe -q -r -a ip_vti ip6_vti xfrm_interface ip_tunnel ip6_tunnel
-}
-cleanup_hooks+=(unload)
 for module in ip_vti ip6_vti xfrm_interface; do
 	modprobe $module || ktap_skip_all "no $module"
 done

@@ -36,6 +36,7 @@ setup_espdev()
 	local ns one=1 two=2 mac=$client_mac peer=$server_mac
 
 	[ ! -e /sys/module/nfrust_espdev ] || rmmod nfrust_espdev || exit "$KSFT_FAIL"
+	without_interfaces
 	modprobe nfrust_espdev queues="$1" || exit "$KSFT_FAIL"
 	cleanup_hooks+=(remove_espdev)
 	[ -z "${PER_BURST:-}" ] || per_burst "$PER_BURST"
@@ -84,10 +85,19 @@ free_packets()
 	done
 }
 
+# VTI and xfrm interfaces handle packets of all states and tunnels as soon as their modules are
+# there. A script that does not ask for them runs without; the kernel loads them for who asks for
+# such an interface, as key management daemons do.
+without_interfaces()
+{
+	modprobe -q -r -a ip_vti ip6_vti xfrm_interface ip_tunnel ip6_tunnel
+}
+
 # The devices come back from namespaces that go, and states on them go before the devices do.
 remove_espdev()
 {
 	cleanup_all_ns
+	without_interfaces
 	[ ! -e /sys/module/nfrust_espdev ] || slowwait 10 rmmod nfrust_espdev
 	free_packets
 }
