@@ -85,7 +85,7 @@ if [ "$mode" != demo ]; then
 		# tell what is in them.
 		guest contention CPUS=$((cpus + 1)) PLUGIN="$plugin,out=$out" \
 			APPEND="$append isolcpus=1-$cpus nohz_full=1-$cpus slab_nomerge" ;;
-	4)	say "contended writes: skipped, as QEMU's plugin cannot be built without crates.io" ;;
+	4)	say "contended writes: skipped, the registry with the plugin's bindings cannot be reached" ;;
 	*)	exit "$rc" ;;
 	esac
 fi

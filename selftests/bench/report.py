@@ -19,7 +19,6 @@ import sys
 sys.dont_write_bytecode = True
 
 import contention  # noqa: E402
-import plots       # noqa: E402
 
 KEYS = ("mark", "transparent", "wildcard", "cgroupv2")
 LABEL = 29
@@ -188,6 +187,8 @@ def main():
     if option == "--bars":
         sys.exit(0 if bars(load(sys.argv[2])["instructions"]) else 1)
     if option == "--plots":
+        # A library that takes a second to load
+        import plots
         plots.write(load(sys.argv[2]), sys.argv[3])
         return
     if option == "--profile":

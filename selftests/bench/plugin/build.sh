@@ -5,8 +5,8 @@
 # build/bench/plugin. The last line is the plugin's path.
 #
 # Debian has no package of QEMU's plugin header. The bindings are those of the crate qemu-plugin-sys,
-# of the version and checksum in Cargo.lock, from crates.io; the network is needed once. Exit status 4
-# when they cannot be had.
+# of the version and checksum in Cargo.lock, from the registry of crates; the network is needed once.
+# Exit status 4 when they cannot be had.
 
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -27,7 +27,7 @@ cargo() {
 }
 cargo fetch --offline || cargo fetch || {
 	tail -n 3 "$log" >&2
-	echo "crates.io cannot be reached, which has the bindings: see network and proxy" >&2
+	echo "the registry of crates cannot be reached, which has the bindings: see network and proxy" >&2
 	exit 4
 }
 # The crate claims to need a newer Rust than the build root's, which is enough for the bindings.
