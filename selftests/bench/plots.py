@@ -7,8 +7,10 @@ from matplotlib import pyplot  # noqa: E402
 
 C, RUST, LINE = "#8a8f98", "#c4622d", "#1f5fa8"
 # What the patches for C save that were published: instructions a packet, and where they apply.
-# socket: 257 -> 231 with UDP; NAT: 7,923 -> 7,401 for the whole packet, without policies.
+# socket: 257 -> 231 with UDP; NAT: 7,923 -> 7,401 for the whole packet, without policies; ESP: the
+# lock is taken once a packet.
 PUBLISHED = "C with the published patches (257 \u2192 231; whole packet 7,923 \u2192 7,401)"
+PUBLISHED_ESP = "C with the published patch"
 SAVED_SOCKET, SAVED_NAT = 257 - 231, 7923 - 7401
 BAR = 0.4
 # Inches: of a row, of what is around them all, and the width.
@@ -29,40 +31,50 @@ def label(row):
     return f"{row['traffic']}, IPv{row['ip']}, {key}{by}"
 
 
-def axes(rows, title, legend):
-    """Room for two bars a row, the first row on top; in the legend, as many lines."""
-    figure, ax = pyplot.subplots(figsize=(WIDTH, AROUND + legend * 0.2 + len(rows) * ROW),
-                                 layout="constrained")
-    ax.set_title(title, loc="left", fontweight="bold")
+def axes(rows, legend, *titles):
+    """One next to the other, with room for two bars a row, the first row on top; in the legend, as
+    many lines."""
+    figure, all_axes = pyplot.subplots(
+        1, len(titles), sharey=True, squeeze=False, layout="constrained",
+        figsize=(WIDTH, AROUND + legend * 0.2 + len(rows) * ROW))
+    for ax, title in zip(all_axes[0], titles):
+        ax.set_title(title, loc="left", fontweight="bold")
+        ax.margins(x=0.15)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+    ax = all_axes[0][0]
     ax.set_yticks(range(len(rows)), [label(row) for row in rows], fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.margins(x=0.15)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    return figure, ax
+    return figure, *all_axes[0]
 
 
-def save(figure, path, source):
-    figure.legend(loc="outside lower left", fontsize=8, frameon=False)
+def pairs(ax, figures, form):
+    """Two bars a row, of C and Rust, and what form() makes of them."""
+    ax.barh([y - BAR / 2 for y in range(len(figures))], [c for c, _ in figures], BAR, color=C,
+            label="C")
+    bars = ax.barh([y + BAR / 2 for y in range(len(figures))], [rust for _, rust in figures], BAR,
+                   color=RUST, label="Rust")
+    ax.bar_label(bars, [form(c, rust) for c, rust in figures], padding=4, fontsize=8)
+
+
+def save(figure, ax, path, source):
+    """With the legend of what is in ax"""
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower left", fontsize=8,
+                  frameon=False)
     figure.savefig(path, metadata={"Date": None, "Description": source})
     pyplot.close(figure)
 
 
 def instructions(rows, path, source):
     rows = [row for row in rows if row["path"] != "socket" or row["key"] == "mark"]
-    figure, ax = axes(rows, "Instructions a packet that the path adds", 3)
+    figure, ax = axes(rows, 3, "Instructions a packet that the path adds")
     figures = [(row["c"]["median"], row["rust"]["median"]) for row in rows]
-    ax.barh([y - BAR / 2 for y in range(len(rows))], [c for c, _ in figures], BAR,
-            color=C, label="C")
-    bars = ax.barh([y + BAR / 2 for y in range(len(rows))], [rust for _, rust in figures], BAR,
-                   color=RUST, label="Rust")
-    ax.bar_label(bars, [f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})" for c, rust in figures],
-                 padding=4, fontsize=8)
+    pairs(ax, figures, lambda c, rust: f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})")
     less = [(y, figures[y][0] - saved(row)) for y, row in enumerate(rows) if saved(row)]
     if less:
         ax.vlines([x for _, x in less], [y - 0.45 for y, _ in less], [y + 0.45 for y, _ in less],
                   color=LINE, linestyles="dashed", label=PUBLISHED)
-    save(figure, path, source)
+    save(figure, ax, path, source)
 
 
 def contention(rows, path, source):
@@ -70,8 +82,8 @@ def contention(rows, path, source):
     rows = [row for row in rows if row["cpus"] == most]
     names = dict.fromkeys(one["object"] for row in rows for impl in ("c", "rust")
                           for one in row["objects"].get(impl, ()))
-    figure, ax = axes(rows, f"Writes a packet to cache lines that {most} CPUs share, by what they "
-                      "are (C above, Rust below)", len(names))
+    figure, ax = axes(rows, len(names), f"Writes a packet to cache lines that {most} CPUs share, "
+                      "by what they are (C above, Rust below)")
     # For each bar, how much of each object: both bars of a row, one row after the other.
     which = [(y + side * BAR / 2, row, impl) for y, row in enumerate(rows)
              for side, impl in ((-1, "c"), (1, "rust"))]
@@ -85,14 +97,29 @@ def contention(rows, path, source):
         left = [before + part for before, part in zip(left, parts)]
     ax.bar_label(bars, [f"{row['writes'][impl]:.2f}" for _, row, impl in which], padding=4,
                  fontsize=8)
-    save(figure, path, source)
+    save(figure, ax, path, source)
+
+
+def locks(rows, path, source):
+    figure, under, taken = axes(rows, 3, "Instructions a packet under the lock of the state",
+                                "Times a packet that it is taken")
+    pairs(under, [(row["c"]["instructions"], row["rust"]["instructions"]) for row in rows],
+          lambda c, rust: f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})")
+    pairs(taken, [(row["c"]["acquisitions"], row["rust"]["acquisitions"]) for row in rows],
+          lambda c, rust: f"{c:.3g} \u2192 {rust:.3g}")
+    taken.axvline(1, color=LINE, linestyle="dashed", label=PUBLISHED_ESP)
+    save(figure, taken, path, source)
 
 
 def write(data, directory):
-    """Both plots, of what is in results.json."""
+    """All plots, of what is in results.json."""
     # Text as text; and nothing that differs from run to run.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "bench",
                                 "font.family": "sans-serif"})
     source = f"{data['command']}, commit {data['commit']}, kernel {data['kernel']}"
     instructions(data["instructions"], f"{directory}/bench-instructions.svg", source)
-    contention(data["contention"], f"{directory}/bench-contention.svg", source)
+    # Not there without QEMU's plugin
+    if data.get("contention"):
+        contention(data["contention"], f"{directory}/bench-contention.svg", source)
+    if data.get("locks"):
+        locks(data["locks"], f"{directory}/bench-locks.svg", source)
