@@ -18,6 +18,7 @@ source "$(dirname "$0")/lib.bash"
 
 plan 12
 setup_espdev 2
+patient_tcp
 for port in espdev0 espdev1; do
 	knob $port spread 1
 done
@@ -290,15 +291,15 @@ for version in 4 6; do
 	read -r _ sent refused lost < <(grep "^$version " "$tmp/udp")
 	msg "IPv$version: TCP: $got bytes, $again segments again; UDP: $sent datagrams," \
 		"$refused refused, $lost lost"
-	# A debug kernel does not do what was asked for.
-	check "IPv$version: TCP was received" [ "$((got))" -ge $((DURATION * 20000000 / 8 / 10)) ]
-	# TCP probes where an answer is late; of what was lost it would be more.
+	# One line when they are there, and one for each replacement
+	made=$(grep -c "inbound CHILD_SA v$version{[0-9]*} established" "$tmp/server/log")
+	# A slow machine does less than was asked for.
+	check "IPv$version: TCP went on while states were replaced" \
+		[ "$((got / 1400))" -ge $((100 * made)) ]
 	check "IPv$version: TCP sent less than one segment of 300 again" \
 		[ "$((again * 300))" -lt $((got / 1400)) ]
 	missing=$((missing + refused + lost))
 
-	# One line when they are there, and one for each replacement
-	made=$(grep -c "inbound CHILD_SA v$version{[0-9]*} established" "$tmp/server/log")
 	msg "IPv$version: states were made $made times"
 	check "IPv$version: states were replaced every $REKEY seconds" \
 		[ "$made" -ge $((DURATION / REKEY)) ]

@@ -63,6 +63,18 @@ setup_espdev()
 	done
 }
 
+# patient_tcp: neither end sends anything again because an answer is late, as it may be for a second
+# on a busy machine, but because of what came after it. Then what is sent again was lost.
+patient_tcp()
+{
+	local ns
+
+	for ns in "$client" "$server"; do
+		in_ns "$ns" sysctl -qw net.ipv4.tcp_rto_min_us=20000000 \
+			net.ipv4.tcp_early_retrans=0 || exit "$KSFT_FAIL"
+	done
+}
+
 # per_burst 0|1: how Rust receives; C has no choice
 per_burst()
 {
