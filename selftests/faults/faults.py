@@ -35,16 +35,24 @@ class Faults:
     def only(self, function, depth):
         """Only allocations count within that this function of the kernel's makes itself: it must
         be among so many that are on the stack."""
-        start, end = addresses(function)
-        self.filter(start, end, depth)
+        self.filter("require", *addresses(function), depth)
         try:
             yield
         finally:
-            self.filter(0, 2 ** 64 - 1, 32)
+            self.filter("require", 0, 2 ** 64 - 1)
 
-    def filter(self, start, end, depth):
+    @contextlib.contextmanager
+    def without(self, function):
+        """No allocations count within that this function of the kernel's needs."""
+        self.filter("reject", *addresses(function))
+        try:
+            yield
+        finally:
+            self.filter("reject", 0, 0)
+
+    def filter(self, what, start, end, depth=32):
         for path in FAILSLAB, FAIL_PAGE_ALLOC:
-            for name, value in (("require-start", hex(start)), ("require-end", hex(end)),
+            for name, value in ((f"{what}-start", hex(start)), (f"{what}-end", hex(end)),
                                 ("stacktrace-depth", str(depth))):
                 with open(f"{path}/{name}", "w") as file:
                     file.write(value)

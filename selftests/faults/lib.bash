@@ -14,7 +14,7 @@ export PYTHONPATH=$selftests/faults:$PYTHONPATH
 # Others are to find them as they were.
 faults_saved=
 for file in failslab/{ignore-gfp-wait,cache-filter} \
-	    {failslab,fail_page_alloc}/{verbose,require-start,require-end,stacktrace-depth}; do
+	    {failslab,fail_page_alloc}/{verbose,{require,reject}-{start,end},stacktrace-depth}; do
 	faults_saved+="$file $(cat /sys/kernel/debug/$file)"$'\n'
 done
 faults_put_back()
