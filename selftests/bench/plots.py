@@ -52,9 +52,11 @@ def pairs(ax, figures, form):
     """Two bars a row, of C and Rust, and what form() makes of them."""
     ax.barh([y - BAR / 2 for y in range(len(figures))], [c for c, _ in figures], BAR, color=C,
             label="C")
-    bars = ax.barh([y + BAR / 2 for y in range(len(figures))], [rust for _, rust in figures], BAR,
-                   color=RUST, label="Rust")
-    ax.bar_label(bars, [form(c, rust) for c, rust in figures], padding=4, fontsize=8)
+    ax.barh([y + BAR / 2 for y in range(len(figures))], [rust for _, rust in figures], BAR,
+            color=RUST, label="Rust")
+    for y, (c, rust) in enumerate(figures):
+        ax.annotate(form(c, rust), (max(c, rust), y), (4, 0), textcoords="offset points",
+                    va="center", fontsize=8)
 
 
 def save(figure, ax, path, source):
@@ -66,7 +68,6 @@ def save(figure, ax, path, source):
 
 
 def instructions(rows, path, source):
-    rows = [row for row in rows if row["path"] != "socket" or row["key"] == "mark"]
     figure, ax = axes(rows, 3, "Instructions a packet that the path adds")
     figures = [(row["c"]["median"], row["rust"]["median"]) for row in rows]
     pairs(ax, figures, lambda c, rust: f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})")
@@ -92,11 +93,14 @@ def contention(rows, path, source):
     for number, name in enumerate(names):
         parts = [sum(one["writes"] for one in row["objects"].get(impl, ())
                      if one["object"] == name) for _, row, impl in which]
-        bars = ax.barh([y for y, _, _ in which], parts, BAR * 0.9, left=left, label=name,
-                       color=colours[number % len(colours)])
+        shown = [bar for bar, part in enumerate(parts) if part]
+        ax.barh([which[bar][0] for bar in shown], [parts[bar] for bar in shown], BAR * 0.9,
+                left=[left[bar] for bar in shown], label=name,
+                color=colours[number % len(colours)])
         left = [before + part for before, part in zip(left, parts)]
-    ax.bar_label(bars, [f"{row['writes'][impl]:.2f}" for _, row, impl in which], padding=4,
-                 fontsize=8)
+    for (y, row, impl), end in zip(which, left):
+        ax.annotate(f"{row['writes'][impl]:.2f}", (end, y), (4, 0), textcoords="offset points",
+                    va="center", fontsize=8)
     save(figure, ax, path, source)
 
 
@@ -117,7 +121,11 @@ def write(data, directory):
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "bench",
                                 "font.family": "sans-serif"})
     source = f"{data['command']}, commit {data['commit']}, kernel {data['kernel']}"
-    instructions(data["instructions"], f"{directory}/bench-instructions.svg", source)
+    # One for each path: they differ too much for one scale. Keys of sockets differ too little.
+    for name in dict.fromkeys(row["path"] for row in data["instructions"]):
+        rows = [row for row in data["instructions"]
+                if row["path"] == name and (name != "socket" or row["key"] == "mark")]
+        instructions(rows, f"{directory}/bench-instructions-{name}.svg", source)
     # Not there without QEMU's plugin
     if data.get("contention"):
         contention(data["contention"], f"{directory}/bench-contention.svg", source)
