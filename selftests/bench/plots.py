@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The plots of the report, as SVG. The same figures give the same file."""
 
+import itertools
+
 import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
@@ -48,6 +50,15 @@ def axes(rows, legend, *titles):
     return figure, *all_axes[0]
 
 
+def beside(ax, end, y, text):
+    """Next to a bar that ends there"""
+    ax.annotate(text, (end, y), (4, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def fewer(c, rust):
+    return f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})"
+
+
 def pairs(ax, figures, form):
     """Two bars a row, of C and Rust, and what form() makes of them."""
     ax.barh([y - BAR / 2 for y in range(len(figures))], [c for c, _ in figures], BAR, color=C,
@@ -55,14 +66,13 @@ def pairs(ax, figures, form):
     ax.barh([y + BAR / 2 for y in range(len(figures))], [rust for _, rust in figures], BAR,
             color=RUST, label="Rust")
     for y, (c, rust) in enumerate(figures):
-        ax.annotate(form(c, rust), (max(c, rust), y), (4, 0), textcoords="offset points",
-                    va="center", fontsize=8)
+        beside(ax, max(c, rust), y, form(c, rust))
 
 
 def save(figure, ax, path, source):
-    """With the legend of what is in ax"""
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower left", fontsize=8,
-                  frameon=False)
+    """With the legend of what is in ax, each once"""
+    bars = dict(zip(*reversed(ax.get_legend_handles_labels())))
+    figure.legend(bars.values(), bars.keys(), loc="outside lower left", fontsize=8, frameon=False)
     figure.savefig(path, metadata={"Date": None, "Description": source})
     pyplot.close(figure)
 
@@ -70,7 +80,7 @@ def save(figure, ax, path, source):
 def instructions(rows, path, source):
     figure, ax = axes(rows, 3, "Instructions a packet that the path adds")
     figures = [(row["c"]["median"], row["rust"]["median"]) for row in rows]
-    pairs(ax, figures, lambda c, rust: f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})")
+    pairs(ax, figures, fewer)
     less = [(y, figures[y][0] - saved(row)) for y, row in enumerate(rows) if saved(row)]
     if less:
         ax.vlines([x for _, x in less], [y - 0.45 for y, _ in less], [y + 0.45 for y, _ in less],
@@ -83,32 +93,24 @@ def contention(rows, path, source):
     rows = [row for row in rows if row["cpus"] == most]
     names = dict.fromkeys(one["object"] for row in rows for impl in ("c", "rust")
                           for one in row["objects"].get(impl, ()))
+    colours = dict(zip(names, itertools.cycle(matplotlib.colormaps["tab20"].colors)))
     figure, ax = axes(rows, len(names), f"Writes a packet to cache lines that {most} CPUs share, "
                       "by what they are (C above, Rust below)")
-    # For each bar, how much of each object: both bars of a row, one row after the other.
-    which = [(y + side * BAR / 2, row, impl) for y, row in enumerate(rows)
-             for side, impl in ((-1, "c"), (1, "rust"))]
-    left = [0] * len(which)
-    colours = matplotlib.colormaps["tab20"].colors
-    for number, name in enumerate(names):
-        parts = [sum(one["writes"] for one in row["objects"].get(impl, ())
-                     if one["object"] == name) for _, row, impl in which]
-        shown = [bar for bar, part in enumerate(parts) if part]
-        ax.barh([which[bar][0] for bar in shown], [parts[bar] for bar in shown], BAR * 0.9,
-                left=[left[bar] for bar in shown], label=name,
-                color=colours[number % len(colours)])
-        left = [before + part for before, part in zip(left, parts)]
-    for (y, row, impl), end in zip(which, left):
-        ax.annotate(f"{row['writes'][impl]:.2f}", (end, y), (4, 0), textcoords="offset points",
-                    va="center", fontsize=8)
+    for number, row in enumerate(rows):
+        for y, impl in (number - BAR / 2, "c"), (number + BAR / 2, "rust"):
+            end = 0
+            for one in row["objects"].get(impl, ()):
+                ax.barh(y, one["writes"], BAR * 0.9, left=end, label=one["object"],
+                        color=colours[one["object"]])
+                end += one["writes"]
+            beside(ax, end, y, f"{row['writes'][impl]:.2f}")
     save(figure, ax, path, source)
 
 
 def locks(rows, path, source):
     figure, under, taken = axes(rows, 3, "Instructions a packet under the lock of the state",
                                 "Times a packet that it is taken")
-    pairs(under, [(row["c"]["instructions"], row["rust"]["instructions"]) for row in rows],
-          lambda c, rust: f"{c:.0f} \u2192 {rust:.0f} ({rust / c - 1:+.0%})")
+    pairs(under, [(row["c"]["instructions"], row["rust"]["instructions"]) for row in rows], fewer)
     pairs(taken, [(row["c"]["acquisitions"], row["rust"]["acquisitions"]) for row in rows],
           lambda c, rust: f"{c:.3g} \u2192 {rust:.3g}")
     taken.axvline(1, color=LINE, linestyle="dashed", label=PUBLISHED_ESP)

@@ -43,8 +43,8 @@ namespaces()
 export ROUNDS=${ROUNDS:-20} PACKETS=${PACKETS:-1000} CYCLES=${CYCLES:-3} NUMBERS=${NUMBERS:-4000}
 export NAMESPACES=${NAMESPACES:-10} DURATION=${DURATION:-1} STRIDE=${STRIDE:-25}
 export HOSTILE=${HOSTILE:-60} SEED=${SEED:-1}
-# New keys have to be agreed on before they are replaced again.
-export REKEY=${REKEY:-8}
+# New keys have to be agreed on before they are replaced again, while the other guest is busy, too.
+export REKEY=${REKEY:-8} MBITS=${MBITS:-5}
 
 before=$(namespaces)
 "$dir/../run.sh" "$@" || failed=1

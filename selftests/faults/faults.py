@@ -41,14 +41,9 @@ class Faults:
         finally:
             self.filter("require", 0, 2 ** 64 - 1)
 
-    @contextlib.contextmanager
-    def without(self, function):
-        """No allocations count within that this function of the kernel's needs."""
+    def reject(self, function):
+        """From now on no allocations count that this function of the kernel's needs."""
         self.filter("reject", *addresses(function))
-        try:
-            yield
-        finally:
-            self.filter("reject", 0, 0)
 
     def filter(self, what, start, end, depth=32):
         for path in FAILSLAB, FAIL_PAGE_ALLOC:
